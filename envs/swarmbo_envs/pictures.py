@@ -38,17 +38,17 @@ def function_frame(function: AdditiveFunction, setting: Values, best: Sequence[f
     with look.applied():
         figure = Figure(figsize=(7.4, 3.4), dpi=_PIXELS_PER_INCH, layout="constrained")
         canvas = FigureCanvasAgg(figure)
-        left, right = figure.subplots(1, 2)
+        left_ax, right = figure.subplots(1, 2)
         figure.suptitle(f"{function.name} · round {len(best)} of {max_cycles}", x=0.01, ha="left", fontsize=10.5)
         sides = function.high - function.low
         places = np.arange(function.n_variables)
-        left.plot(places, (setting - function.low) / sides, "o", markersize=4, color=look.BLUE, label="now")
+        left_ax.plot(places, (setting - function.low) / sides, "o", markersize=4, color=look.BLUE, label="now")
         if function.argmax is not None:
             optimum = (function.argmax - function.low) / sides
-            left.plot(places, optimum, "_", markersize=8, color=look.VERMILLION, label="optimum")
-        left.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05))
-        left.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-        left.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0.2)
+            left_ax.plot(places, optimum, "_", markersize=8, color=look.VERMILLION, label="optimum")
+        left_ax.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05))
+        left_ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        left_ax.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0.2)
         rounds, values = np.arange(1, len(best) + 1), np.asarray(best, dtype=float)
         if function.maximum is not None:
             values = np.maximum(function.maximum - values, 1e-12)

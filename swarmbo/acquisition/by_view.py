@@ -125,14 +125,14 @@ def greedy_picks(
     first = dict(zip(numbers, np.cumsum([0, *map(len, numbers.values())]).tolist(), strict=False))
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
-        places, own = candidates[agent], view_of(belief, agent)
-        taken = every[[first[other] + row for other, row in before.items() if row is not None]]
+        places, view = candidates[agent], view_of(belief, agent)
+        used = every[[first[other] + row for other, row in before.items() if row is not None]]
         is_free = np.ones(len(everywhere), dtype=bool)
-        is_free[taken] = False
+        is_free[used] = False
         left = np.flatnonzero(is_free[numbers[agent]])
-        if len(taken):
-            own = own.condition_on_pending(relevant_places(own, places, everywhere[taken], situation.domain))
-        chosen = choose(agent, own, places[left]) if len(left) else None
+        if len(used):
+            view = view.condition_on_pending(relevant_places(view, places, everywhere[used], situation.domain))
+        chosen = choose(agent, view, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 
     def fits(agent: str, row: Any) -> bool:

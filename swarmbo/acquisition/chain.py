@@ -167,12 +167,12 @@ def divide(
     place, robot = np.divmod(codes[np.diff(codes, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
     distance = np.linalg.norm(places[place] - stand[robot], axis=1)
     distance[place == claimed[robot]] = -np.inf
-    kept = _winners(place, robot, distance, shares, order)
-    for robot in np.flatnonzero(~kept.any(axis=1)):
+    is_kept = _winners(place, robot, distance, shares, order)
+    for robot in np.flatnonzero(~is_kept.any(axis=1)):
         wanted = np.setdiff1d(numbers[robot], claimed)
         if len(wanted):
-            _get_one_back(int(robot), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[robot], axis=1))
-    return {agent: candidates[agent][kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
+            _get_one_back(int(robot), is_kept, shares, wanted, np.linalg.norm(places[wanted] - stand[robot], axis=1))
+    return {agent: candidates[agent][is_kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
 
 
 def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:

@@ -168,12 +168,12 @@ def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], 
     for k in range(1, n):
         root = np.sqrt(np.maximum(covariances[k, k], floor))
         spread[k, k] = root
-        others = [0, *range(k + 1, n)]
-        for i in others:
+        agents = [0, *range(k + 1, n)]
+        for i in agents:
             limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # largest loading, which rounding may exceed
             spread[i, k] = np.clip(covariances[min(i, k), max(i, k)] / root, -limit, limit)
-        for place, i in enumerate(others):
-            for j in others[place:]:
+        for place, i in enumerate(agents):
+            for j in agents[place:]:
                 covariances[i, j] = covariances[i, j] - spread[i, k] * spread[j, k]
     return spread, np.maximum(covariances[0, 0], floor)
 

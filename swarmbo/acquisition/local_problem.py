@@ -70,17 +70,17 @@ class _Check:
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
     def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
-        agreed, given, chain = self._agreed, self.given, self._chain
+        agreed, safeguard, chain = self._agreed, self.given, self._chain
         rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
             behind = chain[self._place[agent] + 1 :]
             measuring = (rows[other] for other in behind if other in agreed and before.get(other, True))
             ahead = [*islice(measuring, IN_SIGHT)][::-1]
-            is_worth_it = self._term(agent, [rows[agent], *ahead]) > given.utilities[agent].opt_out_utility
+            is_worth_it = self._term(agent, [rows[agent], *ahead]) > safeguard.utilities[agent].opt_out_utility
             return agent in situation.unscaled or bool(is_worth_it)
 
-        paying = [agent for agent in reversed(chain) if agent in agreed and agent in given.prices]
+        paying = [agent for agent in reversed(chain) if agent in agreed and agent in safeguard.prices]
         if not paying:
             return agreed
         stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)

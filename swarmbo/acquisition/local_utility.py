@@ -173,15 +173,15 @@ class LocalUtility(PlaceUtility):
         assert isinstance(belief, KnownPlaces)
         at_most = self.single(*belief.of_rows(rows, on_data=True))
         order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
-        chosen = int(order[0])
+        best = int(order[0])
         while n < len(places) and at_most[order[n]] >= value:
             part = np.sort(order[n : max(_FIRST, 2 * n)])
             found = self.single(*belief.of_rows(rows[part]))
             first = int(found.argmax())
-            if (found[first], -int(part[first])) > (value, -chosen):  # ties go to the first, as in a full evaluation
-                chosen, value = int(part[first]), float(found[first])
+            if (found[first], -int(part[first])) > (value, -best):  # ties go to the first, as in a full evaluation
+                best, value = int(part[first]), float(found[first])
             n = max(_FIRST, 2 * n)
-        return None if price is not None and value - price <= self.opt_out_utility else chosen
+        return None if price is not None and value - price <= self.opt_out_utility else best
 
     def gain(self, var: Table, out: Table | None = None) -> Table:
         """Information term ``bonus`` sqrt(log Psi), from variances given the neighbours' measurements."""

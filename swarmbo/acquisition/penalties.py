@@ -113,12 +113,12 @@ def with_requirements(
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
         place = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
-            inside = tuple(i for i, column in enumerate(scopes[factor]) if column in place)
-            columns = np.array([place[scopes[factor][i]] for i in inside])
-            own = origin[[scopes[factor][i] for i in inside]]
+            axes = tuple(i for i, column in enumerate(scopes[factor]) if column in place)
+            columns = np.array([place[scopes[factor][i]] for i in axes])
+            own = origin[[scopes[factor][i] for i in axes]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             violation = partial(_logits_below, floor, requirement, terms, columns)
-            penalties.setdefault(factor, []).append(Penalty(violation, inside, _SOFT, _STEEP * weights[factor]))
+            penalties.setdefault(factor, []).append(Penalty(violation, axes, _SOFT, _STEEP * weights[factor]))
     return PenalisedFunctions.made_of(functions, penalties=penalties)
 
 

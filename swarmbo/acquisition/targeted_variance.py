@@ -111,12 +111,12 @@ class TargetUtility(Utility):
         C, M = cache.cov(own, own), (told * self.weights) @ told.T
 
         def of_first(rows: Sequence[int], to_the_letter: bool) -> float:
-            first, others = rows[0], list(rows[1:])
-            noisy = C[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
-            gain = np.linalg.solve(noisy, C[others, first])
-            var = C[first, first] - gain @ C[others, first]
-            square = M[first, first] - 2.0 * gain @ M[others, first]
-            square += gain @ M[np.ix_(others, others)] @ gain
+            first, successors = rows[0], list(rows[1:])
+            noisy = C[np.ix_(successors, successors)] + self.noise_variance * np.eye(len(successors))
+            gain = np.linalg.solve(noisy, C[successors, first])
+            var = C[first, first] - gain @ C[successors, first]
+            square = M[first, first] - 2.0 * gain @ M[successors, first]
+            square += gain @ M[np.ix_(successors, successors)] @ gain
             return float(max(square, 0.0) / (max(var, 0.0) + self.noise_variance))
 
         return of_first

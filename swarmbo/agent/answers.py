@@ -236,7 +236,7 @@ class AgentDriver:
     def _choose_by_deadline(self, method: Any, request: places.Choose) -> StageSteps[Solution]:
         """Exchange forbidden pairs, choose the own location by a deadline, then exchange all choices."""
         problem, graph = request.problem, request.problem.graph
-        own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
+        own_tables = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
         packed = Conflicts.packed(graph, problem.tables, self.name)
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         packed_by_agent = yield from self._send_to_all("claims", packed, schema.forbidden_pairs(graph, sizes))
@@ -245,14 +245,14 @@ class AgentDriver:
         if self.name in graph.agents:
             terms = deadline_tables.Terms(method, sizes, conflicts, places.abstentions(problem), request.seed)
             links = Routes(graph.agents, request.links)
-            make_agent = partial(deadline_tables.DeadlineTableAgent, self.name, terms, own)
+            make_agent = partial(deadline_tables.DeadlineTableAgent, self.name, terms, own_tables)
             index = (yield DeadlineStage(method.deadline, links, make_agent, is_second=False))[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
             # the robot may start while the choices of others are still under way
             yield EarlyLocation(None if place is None or np.isnan(place).any() else place)
         chosen = yield from self._exchange_indices(-1 if index is None else index, sizes, -1)
         whole = agreement.decided_factors(graph, chosen)
-        values = (yield from self._exchange_values(graph, own, chosen, whole)).tolist() if whole else ()
+        values = (yield from self._exchange_values(graph, own_tables, chosen, whole)).tolist() if whole else ()
         return agreement.partial_solution_with(graph, chosen, values, SolveReport("deadline", method.deadline))
 
     def _visit(self, request: places.Visit) -> StageSteps[Decision]:

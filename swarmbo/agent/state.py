@@ -253,7 +253,7 @@ class RestorableAgent(DecidingAgent):
         if reports_outcomes(self._setup):
             return log
         history = log.history
-        factors, noise, taken = history.factors.copy(), history.known_noise, history.taken.copy()
+        factors, noise, was_requested = history.factors.copy(), history.known_noise, history.taken.copy()
         if isinstance(self._learner, FieldLearner):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
             measurements = [stop for _, stops in measurements_by_round(own, self.variables) for stop in stops]
@@ -271,9 +271,9 @@ class RestorableAgent(DecidingAgent):
                     continue
                 y = None if row is None else row.factors.get(factor)
                 factors[i, column] = np.nan if y is None else y
-                taken[i, column] &= y is not None
+                was_requested[i, column] &= y is not None
                 noise[i, 1 + column] = np.nan if row is None else row.noise.get(factor, np.nan)
-        return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=taken).with_sums())
+        return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=was_requested).with_sums())
 
 
 def _states_of(log: Logbook, learner: FieldLearner | FunctionLearner) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

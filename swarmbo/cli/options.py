@@ -49,12 +49,12 @@ class _Commands(TyperGroup):
             source = next((text for text in arguments if not text.startswith("-")), None)
             if command != "solve" and (paths := _setting_paths(source, option.lstrip("-").replace("-", "_"))):
                 return f"wanted {' or '.join(f'--set {path}={value}' for path in paths)}"
-        others = [
+        alternatives = [
             f"`swarmbo {name} {option}`"
             for name, other in self.commands.items()
             if any(option in cast(Any, parameter).opts for parameter in other.params)
         ]
-        return f"wanted {' or '.join(others)}" if others else None
+        return f"wanted {' or '.join(alternatives)}" if alternatives else None
 
 
 def _setting_paths(source: str | None, key: str) -> list[str]:

@@ -160,17 +160,19 @@ def _rows(
         reference_runs = cells.get((problem, reference), {})
         for metric, method in itertools.product(scores.METRICS, methods):
             cell = cells.get((problem, method), {})
-            own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
+            data = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
             other = {seed: run.metrics[metric] for seed, run in reference_runs.items() if metric in run.metrics}
-            if not own:
+            if not data:
                 continue
-            has_pairs = method != reference and own.keys() & other.keys()
-            difference = paired_difference(own, other, level) if has_pairs else None
+            has_pairs = method != reference and data.keys() & other.keys()
+            difference = paired_difference(data, other, level) if has_pairs else None
             run = next(iter(cell.values()))
             unit = "" if metric in scores.MORE_IS_BETTER else run.unit
             decides = metric == scores.first_metric(run.goal, run.moves)
-            mean = sum(own.values()) / len(own)
-            rows.append(ComparisonRow(name, method, metric, unit, mean, len(own), reference, difference, decides, own))
+            mean = sum(data.values()) / len(data)
+            rows.append(
+                ComparisonRow(name, method, metric, unit, mean, len(data), reference, difference, decides, data)
+            )
     return rows
 
 

@@ -158,20 +158,20 @@ def plan(
     cells: list[Cell] = []
     notes: dict[str, None] = {"A short check: printed numbers are of longer runs.": None} if quick else {}
     for problem in chosen:
-        stated = given.problems[problem]
-        rounds = min(stated.rounds, given.quick.rounds) if quick else stated.rounds
+        entry = given.problems[problem]
+        rounds = min(entry.rounds, given.quick.rounds) if quick else entry.rounds
         for method, settings in given.methods.items():
             if settings.problems and problem not in settings.problems:
                 continue
-            if missing := [name for name in (*stated.needs, *settings.needs) if find_spec(name) is None]:
-                left_out = problem if missing[0] in stated.needs else method
+            if missing := [name for name in (*entry.needs, *settings.needs) if find_spec(name) is None]:
+                left_out = problem if missing[0] in entry.needs else method
                 notes[f"{left_out}: left out, as the package {missing[0]!r} is not installed"] = None
                 continue
             tables = {slot: getattr(settings, slot) for slot in ("belief", "acquisition", "coordination")}
             common = {"name": folder_name(problem), "rounds": rounds, **{k: v for k, v in tables.items() if v}}
             trials: list[Trial] = []
             for seed in range(count):
-                world = stated.environment | settings.environment | ({stated.seeded: seed} if stated.seeded else {})
+                world = entry.environment | settings.environment | ({entry.seeded: seed} if entry.seeded else {})
                 folder = out / folder_name(problem) / folder_name(method) / f"seed-{seed:03d}"
                 trials.append(Trial(scenario_of({**common, "seed": seed, "environment": world}), folder))
             cells.append(Cell(problem, method, trials))

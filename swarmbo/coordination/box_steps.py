@@ -147,8 +147,8 @@ def ascend(
         active = active & (np.abs(moved).max(axis=(1, 2), initial=0.0) > _STILL)[:, None]
         if not active.any():
             break
-        seen = function(trial)
-        new_value, new_gradient = seen if penalty is None else penalty(trial, *seen)
+        trial_values = function(trial)
+        new_value, new_gradient = trial_values if penalty is None else penalty(trial, *trial_values)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
         # Armijo: a step that gains less than this share of the predicted rise is refused, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
@@ -158,7 +158,7 @@ def ascend(
         here = accepted[..., None]
         X, gradient = np.where(here, trial, X), np.where(here, new_gradient, gradient)
         value = np.where(accepted, new_value, value)
-        known = np.where(accepted, seen[0], known[0]), np.where(here, seen[1], known[1])
+        known = np.where(accepted, trial_values[0], known[0]), np.where(here, trial_values[1], known[1])
     return Climbed(X, value, step, known)
 
 
@@ -183,7 +183,7 @@ def polish(
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _evaluated(view, Z)
     value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
-    before, reached = value, [max(value.max(), -1e200)]
+    first_value, reached = value, [max(value.max(), -1e200)]
     step, was_accepted = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
@@ -201,7 +201,7 @@ def polish(
         if is_done or (square <= limit**2).all():
             break
         was_accepted = accepted
-    return Z, value, before
+    return Z, value, first_value
 
 
 def _evaluated(view: BoxView, Z: JointPoints) -> requests.Steps[tuple[Rows, JointPoints]]:

@@ -143,19 +143,19 @@ class ByMessages:
         order, index = list(request.order), self.part.index
         if not order:
             return {}
-        known, is_last = dict[str, bytes](), order[-1] == self.agent
+        reports, is_last = dict[str, bytes](), order[-1] == self.agent
         if self.agent in order:
             place = order.index(self.agent)
             if place > 0:
                 key, previous = ("reports", index, order[place - 1]), order[place - 1]
                 wanted = _wanted_data(previous, set(order[:place]), request.fits)
-                known |= (yield from _received({key: wanted}))[key].reports
-            known[self.agent] = request.make_data(self.agent, known)
-            self._send(request.messages(self.part, self.agent, known))
+                reports |= (yield from _received({key: wanted}))[key].reports
+            reports[self.agent] = request.make_data(self.agent, reports)
+            self._send(request.messages(self.part, self.agent, reports))
         if not is_last:
-            key, others = ("reports", index, order[-1]), set(order) - known.keys()
-            known |= (yield from _received({key: _wanted_data(order[-1], others, request.fits)}))[key].reports
-        return {name: known[name] for name in order}
+            key, others = ("reports", index, order[-1]), set(order) - reports.keys()
+            reports |= (yield from _received({key: _wanted_data(order[-1], others, request.fits)}))[key].reports
+        return {name: reports[name] for name in order}
 
     def _over_tree(
         self, request: requests.AllReduce | requests.Best, combine: Callable[[Iterable[np.ndarray]], np.ndarray]

@@ -82,13 +82,13 @@ class Alternatives:
 
 def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Point]:
     """Improve the first of a part's joint points; numbers climb for at most ``climbing`` steps in each turn."""
-    graph, x, given = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
+    graph, x, alternatives = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
     rng = stream(seed, "choices", variable=graph.variables[0])
     (reached,) = yield from box_steps.part_total(view, x[None])
     for _ in range(_TURNS):
         began = reached
-        for block in given.blocks(rng):
-            candidate = yield from chosen(view, x, given.around(x, block), _BY_TABLES)
+        for block in alternatives.blocks(rng):
+            candidate = yield from chosen(view, x, alternatives.around(x, block), _BY_TABLES)
             (after,) = yield from box_steps.part_total(view, candidate[None])
             if after > reached:
                 x, reached = candidate, after
@@ -103,10 +103,10 @@ def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Poi
 
 def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
     """Best point found, from several starts, for a factor that shares no variable."""
-    functions, own = view.functions, replace(view, factors=(factor,))
-    (stack,) = own.stacks
+    functions, factor_view = view.functions, replace(view, factors=(factor,))
+    (stack,) = factor_view.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
-    low, high = own.box(stack)
+    low, high = factor_view.box(stack)
     best, highest, climbed = starts[0], -np.inf, box_steps.climbed_by(functions, stack, functions.unheard(low))
 
     for number, start in enumerate(starts):
@@ -116,7 +116,7 @@ def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int)
             began = reached
             for block in given.blocks(rng):
                 values = given.around(x, block)
-                table = (yield from _tabulated(own, x, values, [functions.unheard(low)]))[factor]
+                table = (yield from _tabulated(factor_view, x, values, [functions.unheard(low)]))[factor]
                 at = np.unravel_index(int(table.argmax()), table.shape)
                 if table[at] > reached:
                     reached = float(table[at])

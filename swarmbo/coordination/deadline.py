@@ -60,12 +60,12 @@ class Peer:
         self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
         self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses on the way to the other
         # a number far ahead shifts out all bits; the limit protects from a shift by a hostile number, such as 2^60
-        ahead = min(bundle.number - self._newest, _WINDOW + 1)
-        if ahead > 0:
-            arrivals = self._earlier << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
+        n_newer = min(bundle.number - self._newest, _WINDOW + 1)
+        if n_newer > 0:
+            arrivals = self._earlier << n_newer | (1 << n_newer - 1 if self._newest >= 0 else 0)
             self._earlier, self._newest = arrivals & ((1 << _WINDOW) - 1), bundle.number
-        elif 0 < -ahead <= _WINDOW:
-            self._earlier |= 1 << (-ahead - 1)
+        elif 0 < -n_newer <= _WINDOW:
+            self._earlier |= 1 << (-n_newer - 1)
         earlier = [bundle.newest - 1 - place for place in range(_WINDOW) if bundle.earlier >> place & 1]
         for number in [bundle.newest, *earlier] if bundle.newest >= 0 else ():
             for key, version in self._unacknowledged.pop(number, {}).items():

@@ -43,15 +43,15 @@ class Flooding:
         self.graph, self.place, edges = graph, graph.column_of, graph.edges
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
         self.variables, self.sizes = tuple(variables), sizes
-        own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
+        rows = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         indices_of = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
         by_shape = {shape: np.array(indices) for shape, indices in indices_of.items()}
-        of_factors = [edges.first[own[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
+        of_factors = [edges.first[rows[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
         lengths = [np.repeat(shape, len(places)) for shape, places in by_shape.items()]
         columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         of_variables, degrees = edges.of_variables(columns), edges.first_of[columns + 1] - edges.first_of[columns]
-        is_elsewhere = ~np.isin(edges.factors[of_variables], own)
+        is_elsewhere = ~np.isin(edges.factors[of_variables], rows)
         # edges of own factors, group by group and axis by axis, then of other agents' factors, which have no table here
         self._here = np.concatenate([*map(np.ravel, of_factors), of_variables[is_elsewhere]])
         self._lengths = np.concatenate([*lengths, np.repeat(sizes_here, degrees)[is_elsewhere]])

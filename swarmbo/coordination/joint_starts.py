@@ -168,13 +168,13 @@ class JointStarts:
         candidates, rows = self._candidates(x, values, reach), np.arange(self._n_in_use)
         best, stay = summed.argmax(axis=1), (candidates == values[:, None]).argmax(axis=1)
         is_better = summed[rows, best] > summed[rows, stay]  # strictly, or ties would cause offers for ever
-        found = candidates[rows, np.where(is_better, best, stay)]
-        is_far = np.abs(found - values) >= 0.9 * reach * self._sides[self._column[x]]
+        new_values = candidates[rows, np.where(is_better, best, stay)]
+        is_far = np.abs(new_values - values) >= 0.9 * reach * self._sides[self._column[x]]
         scaled = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         next_reach = np.where(reach > 0.0, scaled, 0.0)
         # a repeated offer would make all answers to the previous offer useless
-        if not np.array_equal([found, next_reach], [values, reach]):
-            self._offer(x, found, next_reach)
+        if not np.array_equal([new_values, next_reach], [values, reach]):
+            self._offer(x, new_values, next_reach)
 
     def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
         """Sum of a variable's factors at its candidate values; None if an agent that is not silent has not answered."""

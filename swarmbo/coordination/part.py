@@ -90,24 +90,24 @@ class Part:
         assert graph.is_forest
         wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
         wait_of_factor = {(f, x): len(graph.scope(f)) - 1 for f in graph.factors for x in graph.scope(f)}
-        ready = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
+        queue = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
         outgoing = [(f, x) for (f, x), waiting in wait_of_factor.items() if waiting == 0]
         levels: list[Level] = []
-        while ready or outgoing:
-            for x, f in ready:
+        while queue or outgoing:
+            for x, f in queue:
                 for other in graph.scope(f):
                     if other != x:
                         wait_of_factor[f, other] -= 1
                         if wait_of_factor[f, other] == 0:
                             outgoing.append((f, other))
-            levels.append(Level(*(tuple(grouped(edges).items()) for edges in (ready, outgoing))))
-            ready = []
+            levels.append(Level(*(tuple(grouped(edges).items()) for edges in (queue, outgoing))))
+            queue = []
             for f, x in outgoing:
                 for other in graph.factors_of(x):
                     if other != f:
                         wait_of_variable[x, other] -= 1
                         if wait_of_variable[x, other] == 0 and len(graph.scope(other)) > 1:
-                            ready.append((x, other))
+                            queue.append((x, other))
             outgoing = []
         return tuple(levels)
 

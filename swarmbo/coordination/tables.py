@@ -56,17 +56,17 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
         try:
-            given = unmasked(tables[factor])
-            if given.dtype.kind not in "biufO":
+            array = unmasked(tables[factor])
+            if array.dtype.kind not in "biufO":
                 raise TypeError
-            table = np.ascontiguousarray(given, dtype=np.float64)
+            table = np.ascontiguousarray(array, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ShapeError(f"table of {factor!r}: got {short(tables[factor])}; wanted an array of numbers") from None
         scope = graph.scope(factor)
-        if given.ndim != len(scope):
+        if array.ndim != len(scope):
             wanted = f"{len(scope)}, one for each of {', '.join(scope)}"
-            raise ShapeError(f"table of {factor!r}: got {given.ndim} axes; wanted {wanted}")
-        large = given[(abs(table) >= EXACT) & np.isfinite(table)].tolist() if given.dtype.kind in "iuO" else []
+            raise ShapeError(f"table of {factor!r}: got {array.ndim} axes; wanted {wanted}")
+        large = array[(abs(table) >= EXACT) & np.isfinite(table)].tolist() if array.dtype.kind in "iuO" else []
         if rounded := [number for number in large if number % 1 == 0 and number != float(number)]:
             wanted = "whole numbers that float64 does not round, such as all below 2^53"
             raise ShapeError(f"table of {factor!r}: got {rounded[0]}; wanted {wanted}")

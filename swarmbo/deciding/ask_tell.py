@@ -278,14 +278,14 @@ class AskTell(TeamState):
             return
         learner = learner.copied()  # local beliefs learn in place, and an exception must change nothing
         # call links() only if needed: an environment has no links before its reset, and only local beliefs use them
-        known = links() if isinstance(learner.team_belief, LocalBeliefs) else None
-        exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))
-        for of, group in new:
-            if not isinstance(of, str):
+        link_graph = links() if isinstance(learner.team_belief, LocalBeliefs) else None
+        exchanges = CountedExchanges(self.graph, Routes(self.agents, link_graph, has_base=True))
+        for key, group in new:
+            if not isinstance(key, str):
                 learner = learner.attach(data_of_group(self.problem, group))
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
-            learner = learner.learn(news, since.rounds[of], now, known)
+            learner = learner.learn(news, since.rounds[key], now, link_graph)
             due, sent, self.sharing_links = learner.team_belief.take_messages()
             exchanges.fuse(due)
             exchanges.count("sharing", sent)

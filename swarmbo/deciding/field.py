@@ -109,8 +109,8 @@ class FieldLearner:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         # the fit comes before pending queries: these have no outcomes to fit
-        after, belief = self._with_pending(log)
-        measured, measured_by = known_places(after.team_belief, log)
+        learner, belief = self._with_pending(log)
+        measured, measured_by = known_places(learner.team_belief, log)
         situation = Situation(
             agents=agents,
             candidates=candidates,
@@ -123,13 +123,13 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=seed,
             prices=prices,
-            unscaled=after.team_belief.agents_without_scale(prices),
+            unscaled=learner.team_belief.agents_without_scale(prices),
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
             measured=measured,
             measured_by=measured_by,
-            required=required_of(after.team_belief, log, agents, now),
+            required=required_of(learner.team_belief, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         for agent, place in decision.points.items():  # checked, as a planner may be a user's own
@@ -142,7 +142,7 @@ class FieldLearner:
         if problem.no_go and offered and not situation.movers:
             violated = tuple(f"no_go[{n}]" for n in range(len(problem.no_go)))
             report = msgspec.structs.replace(report, status="infeasible", violated=violated)
-        return after, _expected(belief, problem, points, report)
+        return learner, _expected(belief, problem, points, report)
 
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport

@@ -136,16 +136,16 @@ class FunctionLearner:
         if self.is_designing(log):
             point = yield from self._design_steps(log)
             return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
-        setup, near = self.setup, self.setup.near
+        setup, near_rules = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
         U, report, judge = yield from joint_steps(situation, model, setup)
         if judge.box is not None:
             U = np.clip(U, judge.box.low, judge.box.high)
         learner = replace(learner, learned=model.learned)
-        if near is None or near.safe is None or (box := judge.box) is None:
+        if near_rules is None or near_rules.safe is None or (box := judge.box) is None:
             return learner, Choice((yield from self._place(log, U, judge)), report)
-        U, stayed = yield from self._safe_steps(log, model, near, U, box, judge)
+        U, stayed = yield from self._safe_steps(log, model, near_rules, U, box, judge)
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return learner, Choice(U, report)
 
@@ -251,7 +251,7 @@ class FunctionLearner:
         on_grids = () if problem.coding is None else problem.coding.domain.levels
         grids = set(on_grids if problem.few is None else range(len(U)))
         rules = grouped((grids.issuperset(rule.columns.tolist()), rule) for rule in self._rules(log))
-        listed, others = rules.get(True, ()), rules.get(False, ())
+        listed, other_rules = rules.get(True, ()), rules.get(False, ())
         for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
@@ -263,7 +263,7 @@ class FunctionLearner:
             if len(better):
                 utility = yield from self._utility(better, U, judge if number < _LED else Judge())
                 U = better[rng.choice(np.flatnonzero(utility == utility.max()))]
-        return problem.in_box(self._stepped_apart(U, others, box, rng))
+        return problem.in_box(self._stepped_apart(U, other_rules, box, rng))
 
     def _rules(self, log: Logbook) -> Rules:
         """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending points.

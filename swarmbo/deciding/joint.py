@@ -173,17 +173,17 @@ def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[
 
     With a present setting, the judge has the box around the best setting, to which the point is yet to be moved.
     """
-    near, coordination, box = setup.near, setup.coordination, None
+    near_rules, coordination, box = setup.near, setup.coordination, None
     known_best = model.complete or model  # includes evaluations before a restart of the search
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
-        if near is not None:
-            box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
+        if near_rules is not None:
+            box = near_rules.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
         return point, report, Judge(box)
     functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
-    if near is not None:
-        box = near.step_box((yield from _best(known_best, ranking, situation)))
-        functions = _within(functions, box, near.simple(box.centre))
+    if near_rules is not None:
+        box = near_rules.step_box((yield from _best(known_best, ranking, situation)))
+        functions = _within(functions, box, near_rules.simple(box.centre))
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     # the seed depends only on counts of the history, which all agents know
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))

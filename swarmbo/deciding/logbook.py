@@ -241,12 +241,12 @@ class Logbook:
             column = place[channel]
             factors[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
         history = replace(history, factors=factors, noise_std=noise)
-        left = tuple(channel for channel in query.awaited if channel not in outcomes)
+        still_awaited = tuple(channel for channel in query.awaited if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
-        if not left:
+        if not still_awaited:
             return log._closed([query_id])
-        known = replace(query, point=history.X[row], awaited=left, row=row, actual_point=None)
+        known = replace(query, point=history.X[row], awaited=still_awaited, row=row, actual_point=None)
         return log._with_open({**log.open, query_id: known})
 
     def with_quantities(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
@@ -284,15 +284,15 @@ class Logbook:
         places = problem.places(news.point, news.factors)
         awaited = frozenset[str]() if query is None else frozenset(query.awaited)
         # an agent may measure without a request, or again; such outcomes get a row of their own
-        own = {c: y for c, y in news.factors.items() if c in awaited}
+        outcomes = {c: y for c, y in news.factors.items() if c in awaited}
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
         elif query_id is not None:
-            if own or not problem.is_field:
-                point = problem.joint({c: places[c] for c in own}) if problem.is_field else news.point
-                log = log.with_factors(query_id, own, point=point, noise_std=news.noise)
+            if outcomes or not problem.is_field:
+                point = problem.joint({c: places[c] for c in outcomes}) if problem.is_field else news.point
+                log = log.with_factors(query_id, outcomes, point=point, noise_std=news.noise)
             log = log.without([query_id]) if is_all else log
-        if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
+        if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
             log = log._with_measurement(point, unasked, news.noise, attached=False)
         for measurement in news.on_the_way:  # unrequested: rows of their own

@@ -72,8 +72,8 @@ def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple
     # all agents got the same calls of attach, so each knows the groups from its own rows
     orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
     for one in told:
-        of = one.row.of
-        groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
+        key = one.row.of
+        groups.setdefault(key if isinstance(key, str) else orders.index(orders[key]), []).append(one)
 
     def turn(item: tuple[str | int, list[Reported]]) -> tuple[float, int, int, str]:
         of, group = item

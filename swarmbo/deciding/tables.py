@@ -55,21 +55,21 @@ def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     taken = [*names, *problem.channels, *problem.ranges, *(name for name in (outcomes, rounds) if type(name) is str)]
     noise = NOISE if noise is None and NOISE in table.columns and NOISE not in taken else noise
     when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
-    known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
-    there = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
-    if given.constraints is None and (lost := [name for name in problem.ranges if name not in there]):
+    stds = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
+    quantities = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
+    if given.constraints is None and (lost := [name for name in problem.ranges if name not in quantities]):
         got = f"{table.source}: no column of {', '.join(lost)}, which have limits"
         warnings.warn(f"{got}; columns: {table.names}", DataWarning, stacklevel=4)
     if problem.is_field:
-        told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
+        results = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
         agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents
     elif outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        X, told, when, known, there = _long(table, problem, X, when, known, there)
+        X, results, when, stds, quantities = _long(table, problem, X, when, stds, quantities)
     else:
-        told = _outcomes(table, problem, outcomes, names)
-    measured = there if given.constraints is None else given.constraints
-    when, known = rounds if when is None else when, noise if known is None else known
-    return Rows(X, told, agents, when, known, measured, are_codes=True)
+        results = _outcomes(table, problem, outcomes, names)
+    measured = quantities if given.constraints is None else given.constraints
+    when, stds = rounds if when is None else when, noise if stds is None else stds
+    return Rows(X, results, agents, when, stds, measured, are_codes=True)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -129,15 +129,15 @@ def _long(
         row = factors.index("")
         raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got no factor; wanted one in each row, or in no row")
     keys = [(*place, *(() if when is None else (when[row],))) for row, place in enumerate(X.tolist())]
-    firsts, told = list[int](), list[dict[str, int]]()
+    firsts, evaluations = list[int](), list[dict[str, int]]()
     for row, (key, factor) in enumerate(zip(keys, factors, strict=True)):
-        if not firsts or key != keys[firsts[-1]] or factor in told[-1]:
+        if not firsts or key != keys[firsts[-1]] or factor in evaluations[-1]:
             firsts.append(row)
-            told.append({})
-        told[-1][factor] = row
+            evaluations.append({})
+        evaluations[-1][factor] = row
 
     def by_factor(column: Float[np.ndarray, " r"]) -> Float[np.ndarray, "t k"]:
-        return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
+        return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in evaluations])
 
     noise = None if noise is None else by_factor(noise)
     there = {name: column[firsts] for name, column in there.items()}

@@ -207,18 +207,18 @@ class AgentInputs:
             log = log.with_factors(query_id, new) if new else log
         if query_id in log.open and before.total is not msgspec.UNSET:
             log = log.with_total(query_id, np.nan if before.total is None else before.total)
-        own = {} if point is None else values.table(point, "{variable: value}", "$.point")
-        if foreign := [variable for variable in own if variable not in self.variables]:
+        own_values = {} if point is None else values.table(point, "{variable: value}", "$.point")
+        if foreign := [variable for variable in own_values if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted only its own: {list(self.variables)}", at="$.point")
-        if own:
-            point = {**self.problem.named(log.requested_query(query_id).place), **own}
+        if own_values:
+            point = {**self.problem.named(log.requested_query(query_id).place), **own_values}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
         if self.problem.is_field:
             return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
         actual = self.problem.coded(news.point)
-        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
+        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own_values})
 
     def checked_unrequested(self, before: OwnRow, told: ToldOutcome, order: int) -> OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""

@@ -116,15 +116,15 @@ class Hub:
         if not members:
             return None
         self._order_decision(members, links, {} if offers is None else offers)
-        found, self._accused_at = dict[str, messages.Decision](), {}
+        decisions, self._accused_at = dict[str, messages.Decision](), {}
 
         def record(sender: str, message: messages.Message) -> None:
             if isinstance(message, messages.Decision) and self._is_due(sender, message, members):
-                found[sender] = message
+                decisions[sender] = message
                 self._add_counts(sender, message.repeated, message.refused)
 
         def missing() -> list[str]:
-            return [agent for agent in members if agent not in found]
+            return [agent for agent in members if agent not in decisions]
 
         def is_done() -> bool:
             return not missing() or self.membership.present != members or self._is_stuck()
@@ -142,7 +142,7 @@ class Hub:
                 self._mark_hung(accused, "others refused its messages")
             return None
         self._last_participants = members
-        return [found[agent] for agent in members]
+        return [decisions[agent] for agent in members]
 
     def _order_decision(self, members: tuple[str, ...], links: LinksWithout, offers: Mapping[str, Offer]) -> None:
         self._decision_number += 1
@@ -293,20 +293,20 @@ class Hub:
         self, orders: Mapping[str, messages.Order], kind: type[_Reply], what: str, longest_s: float | None = None
     ) -> dict[str, _Reply]:
         """Order present agents to reply, and wait for the replies; live agents without a reply count as failed, too."""
-        found: dict[str, _Reply] = {}
+        replies: dict[str, _Reply] = {}
         self._order(orders)
         asked = [agent for agent in orders if agent in self.membership.present]
 
         def record(sender: str, message: messages.Message) -> None:
             if isinstance(message, kind) and sender in asked and message.sequence == self._sequences[sender]:
-                found[sender] = message
+                replies[sender] = message
 
         def missing() -> list[str]:
-            return [agent for agent in asked if agent not in found and agent in self.membership.present]
+            return [agent for agent in asked if agent not in replies and agent in self.membership.present]
 
         if not self._receive_until(lambda: not missing(), what, record, missing, longest_s):
             self._mark_hung(missing(), f"it runs, and did not send {what}")
-        return found
+        return replies
 
     def _mark_hung(self, agents: Collection[str], reason: str) -> None:
         for agent in agents:

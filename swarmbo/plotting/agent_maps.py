@@ -75,11 +75,11 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     the errors of all agents are drawn below.
     """
     world.require_plane()
-    shown = _AgentMaps(records, world.at(records[-1].round), settings, views)
-    side = min((_WIDTH - _BESIDE_WIDTH) / (len(shown.chosen) + 1), 2.2)
-    has_truth = shown.pooled_error is not None
-    headline = fill(_headline(records[-1].round, shown), 92)
-    longest_name = max(map(len, shown.own_errors), default=0)
+    panel = _AgentMaps(records, world.at(records[-1].round), settings, views)
+    side = min((_WIDTH - _BESIDE_WIDTH) / (len(panel.chosen) + 1), 2.2)
+    has_truth = panel.pooled_error is not None
+    headline = fill(_headline(records[-1].round, panel), 92)
+    longest_name = max(map(len, panel.own_errors), default=0)
     maps_height = 2 * (side * maps.drawn_aspect(world) + 0.75 + 0.15 * (longest_name // _LONGEST))
     errors_height = 2.4 if longest_name <= _LONGEST else 3.5
     with style.applied():
@@ -87,9 +87,9 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
         figure = style.new_figure(_WIDTH, sum(heights))
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         parts[0].text(0.01, 0.5, headline, fontsize=9.5, va="center")
-        shown.draw(parts[1])
+        panel.draw(parts[1])
         if has_truth:
-            plot_view_errors(parts[2].subplots(), shown.own_errors, shown.fused_errors, shown.pooled_error, world.unit)
+            plot_view_errors(parts[2].subplots(), panel.own_errors, panel.fused_errors, panel.pooled_error, world.unit)
     return figure
 
 

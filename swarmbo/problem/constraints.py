@@ -149,8 +149,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
         """This constraint with its function as a table; a ConfigError at the path ``at`` if it does not fit."""
-        own = [variables[name] for name in self.scope]
-        axes = [variable.axis for variable in own]
+        own_variables = [variables[name] for name in self.scope]
+        axes = [variable.axis for variable in own_variables]
         if ungridded := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
             wanted = "variables with a step, or a Linear constraint"
             raise ConfigError(f"got the real number {ungridded[0]!r}; wanted {wanted}", at=f"{at}.scope")
@@ -160,7 +160,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
         if callable(self.allowed):
             values = [
                 [variable.value(axis.low + axis.step * i) for i in range(n)]
-                for variable, axis, n in zip(own, axes, shape, strict=True)
+                for variable, axis, n in zip(own_variables, axes, shape, strict=True)
             ]
             table = np.array([bool(self.allowed(*joint)) for joint in product(*values)]).reshape(shape)
         else:

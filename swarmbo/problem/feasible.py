@@ -95,14 +95,14 @@ class Feasible:
         named = zip(self.names, self.variables, axes or [variable.axis for variable in self.variables], strict=True)
         parts = {name: _Part.of(program, variable, axis, name in listed) for name, variable, axis in named}
         for constraint in constraints:
-            own = [parts[name] for name in constraint.scope]
+            own_parts = [parts[name] for name in constraint.scope]
             match constraint:
                 case Linear():
-                    _keep_sum(program, constraint, own)
+                    _keep_sum(program, constraint, own_parts)
                 case Separation():
-                    _keep_apart(program, constraint, own)
+                    _keep_apart(program, constraint, own_parts)
                 case Constraint():
-                    _keep_listed(program, constraint, own)
+                    _keep_listed(program, constraint, own_parts)
         for part, code in zip(parts.values(), [] if codes is None else codes.tolist(), strict=codes is not None):
             part.draw_to(program, code)
         found, is_excluded = program.solved()

@@ -204,12 +204,12 @@ class Problem:
         Raises:
             ConfigError: If one is invalid or has other variables, or no point keeps all; it lists those in conflict.
         """
-        if not (given := _as_list(constraints, "constraints", "$.constraints")):
+        if not (items := _as_list(constraints, "constraints", "$.constraints")):
             return self
         if self.is_field:
             raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
         first, known = len(self.constraints), self.variables
-        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
+        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(items, start=first)]
         graph = replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
         limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
         near = limited._projected(np.full(len(known), 0.5))
@@ -267,18 +267,18 @@ class Problem:
             if names is not None:
                 fix = "wanted none in a field, where regions contain locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
-            n, what = self.box.n_dims, "a place"
+            n, coordinates = self.box.n_dims, "a place"
         else:
             known = self.variables
-            own = tuple(known) if names is None else names
-            known_names(own, known, f"{at}.variables")
-            distinct_names(own, "variable", f"{at}.variables")
-            if choices := [name for name in own if isinstance(known[name], Categorical)]:
+            own_names = tuple(known) if names is None else names
+            known_names(own_names, known, f"{at}.variables")
+            distinct_names(own_names, "variable", f"{at}.variables")
+            if choices := [name for name in own_names if isinstance(known[name], Categorical)]:
                 wanted = "variables that are numbers, or a Constraint in place of the region"
                 raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")
-            n, what = len(own), "its variables"
+            n, coordinates = len(own_names), "its variables"
         if region.n_dims != n:
-            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {what}", at=at)
+            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {coordinates}", at=at)
 
     @property
     def box(self) -> Domain:
@@ -434,12 +434,12 @@ class Problem:
             ConfigError: If it is not a table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
-        known = dict.fromkeys(self.graph.variables)
-        if missing := [variable for variable in known if variable not in point]:
-            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(known)}", at=at)
-        if strangers := [name for name in point if name not in known]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(known)}", at=at)
-        values = [point[variable] for variable in known]
+        names = dict.fromkeys(self.graph.variables)
+        if missing := [variable for variable in names if variable not in point]:
+            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(names)}", at=at)
+        if strangers := [name for name in point if name not in names]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(names)}", at=at)
+        values = [point[variable] for variable in names]
         place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)

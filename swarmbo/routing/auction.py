@@ -32,13 +32,13 @@ Places = Sequence[Spot]
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
     """Program of a process with its agents' ``pilots``; the highest bid wins, or, if sequential, the first bidder's."""
-    agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
+    agents, own_pilots = view.graph.variables, [pilots[agent] for agent in view.variables]
     # agents with equal beliefs share one table of values, updated once per award
-    distinct = {id(pilot.gains): pilot.gains for pilot in own}
+    distinct = {id(pilot.gains): pilot.gains for pilot in own_pilots}
     scores = {key: one.utility.scores(one.belief, one.places, picks=len(one.places)) for key, one in distinct.items()}
-    bidders = [_Bidder(pilot, agents.index(pilot.agent)) for pilot in own]
+    bidders = [_Bidder(pilot, agents.index(pilot.agent)) for pilot in own_pilots]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in scores.items()]
-    places, rounds = own[0].places, 0
+    places, rounds = own_pilots[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
     first_stops, is_out_of_reach = dict[str, int](), dict.fromkeys(agents, True)  # in this round; True without a stop
     while True:
@@ -56,15 +56,15 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         for group in groups:
             group.award(winner, place)
     goals = {agent: places[first_stops[agent]] for agent in agents if not is_out_of_reach[agent]}
-    points = {pilot.agent: goals[pilot.agent] for pilot in own if pilot.agent in goals}
-    taken = {goal.tobytes() for goal in goals.values()}
+    points = {pilot.agent: goals[pilot.agent] for pilot in own_pilots if pilot.agent in goals}
+    taken_keys = {goal.tobytes() for goal in goals.values()}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     en_route = [agent for agent in agents if agent not in goals]
 
     def pick(pilot: Pilot, picks: Places) -> Spot | None:
-        return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
+        return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken_keys)
 
-    points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
+    points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own_pilots}, pick, taken_keys)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(en_route))
 
 
@@ -178,7 +178,7 @@ def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
     """Program of a process with the climbers of its ``own`` agents."""
-    agents, tours, taken = view.graph.variables, dict[str, Tour](), set[bytes]()
+    agents, tours, taken_keys = view.graph.variables, dict[str, Tour](), set[bytes]()
     pilots = {name: climber.pilot for name, climber in own.items()}
     places = next(iter(pilots.values())).places
 
@@ -187,8 +187,8 @@ def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
         return places[tour.stops[0]] if tour.stops else None
 
     def step(pilot: Pilot, picks: Places) -> Spot | None:
-        return own[pilot.agent].pick(tours[pilot.agent], picks, taken)
+        return own[pilot.agent].pick(tours[pilot.agent], picks, taken_keys)
 
     yield from choose_in_turn(agents, pilots, goal, set())
-    points = yield from choose_in_turn(agents, pilots, step, taken)
+    points = yield from choose_in_turn(agents, pilots, step, taken_keys)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, 2 * len(agents))

@@ -106,19 +106,19 @@ class Gains:
 
     def given(self, candidates: Places, planned: Mask, picks: Sequence[Spot]) -> Float[np.ndarray, " k"]:
         """Gains of measurements, given all ``planned`` way-points and the next measurements of others (``picks``)."""
-        others = np.array([*self.places[planned], *picks])
-        if len(others) > _NEIGHBOURS:
-            squared = ((others - candidates.mean(axis=0)) ** 2).sum(axis=1)
-            others = others[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
+        visits = np.array([*self.places[planned], *picks])
+        if len(visits) > _NEIGHBOURS:
+            squared = ((visits - candidates.mean(axis=0)) ** 2).sum(axis=1)
+            visits = visits[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
         # one cache for all points, as each cache costs the belief a triangular solve
         utility, k, t = self.utility, len(candidates), len(self.utility.targets)
-        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *others[:, None]]))
-        here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
+        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *visits[:, None]]))
+        here, targets, rows = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
         across, var = cache.cov(here, targets), cache.var[here]
-        if len(others):
-            to_known = cache.cov(known, here)
-            gain = np.linalg.solve(cache.cov(known, known) + utility.noise_variance * np.eye(len(others)), to_known)
-            across, var = across - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, to_known)
+        if len(visits):
+            to_known = cache.cov(rows, here)
+            gain = np.linalg.solve(cache.cov(rows, rows) + utility.noise_variance * np.eye(len(visits)), to_known)
+            across, var = across - gain.T @ cache.cov(rows, targets), var - np.einsum("gk,gk->k", gain, to_known)
         return (across**2 @ utility.weights) / (np.maximum(var, 0.0) + utility.noise_variance)
 
 

@@ -193,10 +193,10 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
     ground = world.CreateStaticBody(position=(0.0, 0.0))
 
     def body(place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float) -> Any:
-        made = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
-        made.CreateFixture(shape=shape, density=density, friction=friction)
-        world.CreateFrictionJoint(bodyA=ground, bodyB=made, maxForce=force, maxTorque=torque, collideConnected=True)
-        return made
+        solid = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
+        solid.CreateFixture(shape=shape, density=density, friction=friction)
+        world.CreateFrictionJoint(bodyA=ground, bodyB=solid, maxForce=force, maxTorque=torque, collideConnected=True)
+        return solid
 
     shapes, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
     if len(starts) == 2:  # the hand of the authors' second program is turned by a quarter turn

@@ -213,18 +213,18 @@ class World:
         pose, sites = episode.poses[robot], self.field.sites
         limit = self._fastest[robot] * self.round_time_s * SLACK
         east, north = self._columns - pose[:2, None]
-        near = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
+        indices = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
         if self.spacing is not None:
-            near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
+            indices = indices[self.spacing.is_clear(robot, sites[indices], episode.poses[:, :2])]
         driver, time_s = self.drivers[robot], self.round_time_s * SLACK
         # without batteries the arrival heading has no effect, and the cheaper test suffices
         if driver.is_plain and self.rules.batteries is None:
-            return near[driver.unicycle.is_within(pose, sites[near], time_s)]
-        times, headings = driver.arrivals(pose, sites[near]).T
+            return indices[driver.unicycle.is_within(pose, sites[indices], time_s)]
+        times, headings = driver.arrivals(pose, sites[indices]).T
         possible = times <= time_s
-        there = np.column_stack([sites[near], headings])[possible]
-        possible[possible] = self.battery_limits.can_return(episode, robot, times[possible], there)
-        return near[possible]
+        stops = np.column_stack([sites[indices], headings])[possible]
+        possible[possible] = self.battery_limits.can_return(episode, robot, times[possible], stops)
+        return indices[possible]
 
     def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""

@@ -99,13 +99,13 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
             # hypot, which the radio uses, takes ten times as long
-            apart = cdist(tried, places[:n])
+            gaps_m = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
-            hears = path_loss_db(apart) + shadow <= reach_db
+            hears = path_loss_db(gaps_m) + shadow <= reach_db
             degrees = hears.sum(axis=1)
             full = n_near[:n] >= table.most_heard
             fits = (degrees >= min(2, n)) & (degrees <= table.most_heard) & ~hears[:, full].any(axis=1)
-            fits &= (apart >= table.separation_m).all(axis=1)
+            fits &= (gaps_m >= table.separation_m).all(axis=1)
             if not fits.any():
                 break
             first = int(fits.argmax())

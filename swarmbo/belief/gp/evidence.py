@@ -232,10 +232,10 @@ class LogPosterior:
         if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
             latents = np.arange(k) if prior.ties is None else prior.ties.latents
             for group in range(len(prior.sizes)):
-                own = np.flatnonzero(latents == group).tolist()
-                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in own])
-                sizes = np.cumsum([len(scopes[i]) for i in own])
-                self._groups.append((own, sizes, places, self._holds[own]))
+                members = np.flatnonzero(latents == group).tolist()
+                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in members])
+                sizes = np.cumsum([len(scopes[i]) for i in members])
+                self._groups.append((members, sizes, places, self._holds[members]))
         is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
         is_plain &= k * t**2 < MOST_PAIRS
         self._stacked: tuple[Any, ...] | None = None

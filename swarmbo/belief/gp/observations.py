@@ -190,14 +190,14 @@ def units(
     k = factors.shape[1]
     alone = [standardisation(column[~np.isnan(column)]) for column in factors.T]
     offsets, scales = np.array([part[0] for part in alone]), np.array([part[1] for part in alone])
-    shown = [part[2] for part in alone]
+    varies = [part[2] for part in alone]
     offset, scale, is_shown = standardisation(totals[~np.isnan(totals)])
     if np.isnan(totals).all():
-        return offsets, scales, any(shown)
+        return offsets, scales, any(varies)
     unseen = np.isnan(factors).all(axis=0)
     if unseen.any():
         offsets[unseen] = (offset - offsets[~unseen].sum()) / unseen.sum()
     if not is_shown:
-        largest = scales[shown].max(initial=0.0)
-        scale = largest * float(np.sqrt(((scales[shown] / largest) ** 2).sum())) if largest else 1.0
-    return offsets, np.full(k, scale), is_shown or any(shown)
+        largest = scales[varies].max(initial=0.0)
+        scale = largest * float(np.sqrt(((scales[varies] / largest) ** 2).sum())) if largest else 1.0
+    return offsets, np.full(k, scale), is_shown or any(varies)

@@ -83,24 +83,24 @@ class HyperparameterPrior:
         """The prior that settings describe for a sum. If there are >= 512, factors with equal sizes and priors share an
         outputscale, a noise variance, and one lengthscale for all of their variables.
         """
-        k, own = len(sizes), settings.of_factors(factors)
+        k, forms = len(sizes), settings.of_factors(factors)
         firsts, counts, ties = list(range(k)), sizes, None  # first factor and number of lengthscales of each group
         if k >= TIED_FROM:
             places = dict[tuple[FactorForm, int], int]()
-            alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
+            alike = [places.setdefault(form, len(places)) for form in zip(forms, sizes, strict=True)]
             is_mixed = len(noise_medians) > 1
             ties = Ties(np.repeat(alike, sizes), np.array(alike), np.array([*alike, len(places)] if is_mixed else [0]))
             firsts = [alike.index(place) for place in range(len(places))]
             counts = [1] * len(places)
             noise_medians = [*(noise_medians[i] for i in firsts if is_mixed), noise_medians[-1]]
-        medians = np.array([prior.lengthscale_log_median for prior in own]) + 0.5 * np.log(sizes)
-        spreads = np.array([prior.lengthscale_log_std for prior in own])
+        medians = np.array([prior.lengthscale_log_median for prior in forms]) + 0.5 * np.log(sizes)
+        spreads = np.array([prior.lengthscale_log_std for prior in forms])
         if model == "shared":
             medians = np.full(sum(counts), np.average(medians, weights=sizes))
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        outputs = [(own[i].outputscale_median or 1.0 / k, own[i].outputscale_log_std) for i in firsts]
+        outputs = [(forms[i].outputscale_median or 1.0 / k, forms[i].outputscale_log_std) for i in firsts]
         base = np.zeros(sum(counts))
         return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 

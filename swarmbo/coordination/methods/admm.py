@@ -135,9 +135,9 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Let factors that share no variable climb at once, and send the results to the owners of the variables."""
         functions, point = view.functions, np.zeros(len(view.place))
-        drawn, n_given = self._candidate_starts(view, seed)
+        candidates, n_given = self._candidate_starts(view, seed)
         for stack in view.stacks:
-            X = stack.take(drawn)
+            X = stack.take(candidates)
             values = functions.value(stack, X, functions.unheard(X))
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
@@ -146,7 +146,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 # given starts have similar choices, and one changed choice rarely leads out of a constraint's corner
                 others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
-                    tried = drawn[[*range(min(n_given, self.polished)), *others[row]]]
+                    tried = candidates[[*range(min(n_given, self.polished)), *others[row]]]
                     own = yield from choices.of_one(view, factor, tried, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue

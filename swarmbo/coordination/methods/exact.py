@@ -183,14 +183,14 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
         if x not in around or known != cost(x):
             continue
         order.append(x)
-        near = around.pop(x)
-        changed = set(near)
-        for y in near:
+        neighbours = around.pop(x)
+        changed = set(neighbours)
+        for y in neighbours:
             around[y].discard(x)
             entries[y] //= sizes[x]
-            fill[y] -= 2 * (len(around[y]) - len(around[y] & near))
-        for y in near:
-            for z in near - around[y] - {y}:
+            fill[y] -= 2 * (len(around[y]) - len(around[y] & neighbours))
+        for y in neighbours:
+            for z in neighbours - around[y] - {y}:
                 common = around[y] & around[z]
                 for one, other in ((y, z), (z, y)):
                     fill[one] += 2 * (len(around[one]) - len(common))
@@ -225,9 +225,9 @@ def eliminated(
         for f in bucket.factors:
             if f in factors and graph.owner(f) != actor_of[x]:
                 mail.post(graph.owner(f), actor_of[x], messages.FactorTable(f, tables[f].shape, tables[f]))
-    own = [bucket for x, bucket in buckets.items() if x in variables]
+    own_buckets = [bucket for x, bucket in buckets.items() if x in variables]
     parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
-    for bucket in own:
+    for bucket in own_buckets:
         x = bucket.variable
         away = {f: ("table", f) for f in bucket.factors if graph.owner(f) != actor_of[x]}
         left = {child: ("eliminated", child) for child in bucket.children}
@@ -239,19 +239,19 @@ def eliminated(
         if bucket.parent is not None:
             result = eliminate(bucket, parts_of[x], sizes)
             mail.post(actor_of[x], actor_of[bucket.parent], messages.Eliminated(x, result.shape, result))
-    chosen: dict[str, int] = {}
-    for bucket in reversed(own):
+    choices: dict[str, int] = {}
+    for bucket in reversed(own_buckets):
         x, around = bucket.variable, dict[str, int]()
         if bucket.parent is not None:
             key = ("decided", x)
             yield from mail.wait([key])
             around = dict(zip(bucket.scope, mail[key].indices, strict=True))
-        chosen[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
+        choices[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
             mail.post(actor_of[x], actor_of[child], messages.Decided(child, indices))
     yield from mail.flush()
-    return TableOutcome(chosen, "exact", rounds)
+    return TableOutcome(choices, "exact", rounds)
 
 
 def _table(message: messages.FactorTable | messages.Eliminated) -> Table:

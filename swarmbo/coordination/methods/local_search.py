@@ -53,20 +53,20 @@ def looked_around(
     view: LocalView, tables: Tables, chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
     """Send the choices of own variables, and return these variables' outlooks and the own factors' values."""
-    graph, mail, seen = view.graph, requests.Mailbox(), dict(chosen)
+    graph, mail, choices = view.graph, requests.Mailbox(), dict(chosen)
     for x in view.variables:
         decoding.tell_choice(mail, graph, x, chosen[x])
-    yield from decoding.hear_choices(mail, view.seen, seen)
+    yield from decoding.hear_choices(mail, view.seen, choices)
     for f in view.factors:
         for x in graph.scope(f):
-            entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
+            entries = decoding.line_of(tables[f], graph.scope(f), x, choices)
             mail.post(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.flush()
     outlooks: dict[str, Outlook] = {}
     for x in view.variables:
         outlooks[x] = Outlook.of([mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x])
-    return outlooks, np.array([tables[f][tuple(seen[x] for x in graph.scope(f))] for f in view.factors])
+    return outlooks, np.array([tables[f][tuple(choices[x] for x in graph.scope(f))] for f in view.factors])
 
 
 def searched(
