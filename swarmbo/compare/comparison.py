@@ -160,19 +160,17 @@ def _rows(
         reference_runs = cells.get((problem, reference), {})
         for metric, method in itertools.product(scores.METRICS, methods):
             cell = cells.get((problem, method), {})
-            data = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
+            own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
             other = {seed: run.metrics[metric] for seed, run in reference_runs.items() if metric in run.metrics}
-            if not data:
+            if not own:
                 continue
-            has_pairs = method != reference and data.keys() & other.keys()
-            difference = paired_difference(data, other, level) if has_pairs else None
+            has_pairs = method != reference and own.keys() & other.keys()
+            difference = paired_difference(own, other, level) if has_pairs else None
             run = next(iter(cell.values()))
             unit = "" if metric in scores.MORE_IS_BETTER else run.unit
             decides = metric == scores.first_metric(run.goal, run.moves)
-            mean = sum(data.values()) / len(data)
-            rows.append(
-                ComparisonRow(name, method, metric, unit, mean, len(data), reference, difference, decides, data)
-            )
+            mean = sum(own.values()) / len(own)
+            rows.append(ComparisonRow(name, method, metric, unit, mean, len(own), reference, difference, decides, own))
     return rows
 
 
