@@ -172,8 +172,8 @@ def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], 
         for i in agents:
             limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # largest loading, which rounding may exceed
             spread[i, k] = np.clip(covariances[min(i, k), max(i, k)] / root, -limit, limit)
-        for place, i in enumerate(agents):
-            for j in agents[place:]:
+        for index, i in enumerate(agents):
+            for j in agents[index:]:
                 covariances[i, j] = covariances[i, j] - spread[i, k] * spread[j, k]
     return spread, np.maximum(covariances[0, 0], floor)
 

@@ -62,7 +62,7 @@ class _Check:
 
     def __init__(self, given: Safeguard, chain: Sequence[str], agreed: Batch, rival: Batch, *, shared: bool) -> None:
         self.given, self._chain, self._agreed, self._rival = given, list(chain), agreed, rival
-        self._place = {agent: place for place, agent in enumerate(chain)}
+        self._index_of = {agent: index for index, agent in enumerate(chain)}
         places = [*agreed.values(), *rival.values()]
         self._places = np.array(places) if places else np.empty((0, 1))
         self._rows = {place.tobytes(): row for row, place in enumerate(places)}
@@ -74,7 +74,7 @@ class _Check:
         rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
-            behind = chain[self._place[agent] + 1 :]
+            behind = chain[self._index_of[agent] + 1 :]
             measuring = (rows[other] for other in behind if other in agreed and before.get(other, True))
             ahead = [*islice(measuring, IN_SIGHT)][::-1]
             is_worth_it = self._term(agent, [rows[agent], *ahead]) > safeguard.utilities[agent].opt_out_utility
@@ -111,7 +111,7 @@ class _Check:
     def _adds(self, agent: str, batch: Mapping[str, int], order: int, to_the_letter: bool) -> float:
         if agent not in batch:
             return float(self.given.utilities[agent].opt_out_utility)
-        ahead = self._chain[self._place[agent] :][: order + 1]
+        ahead = self._chain[self._index_of[agent] :][: order + 1]
         return float(self._term(agent, [batch[other] for other in ahead if other in batch], to_the_letter))
 
     def _term(self, agent: str, rows: Sequence[int], to_the_letter: bool = False) -> float:
@@ -129,7 +129,7 @@ class _Check:
         return self._known[key]
 
     def _in_sight(self, agent: str) -> list[int]:
-        near, both = self._chain[self._place[agent] :][: IN_SIGHT + 1], (self._agreed, self._rival)
+        near, both = self._chain[self._index_of[agent] :][: IN_SIGHT + 1], (self._agreed, self._rival)
         return [self._rows[batch[other].tobytes()] for batch in both for other in near if other in batch]
 
 

@@ -111,10 +111,10 @@ def with_requirements(
         shared = _terms_by_factor(requirement, scopes)
         # if not tight, each factor may use the whole margin, as if the other factors stayed at the origin
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
-        place = {int(column): i for i, column in enumerate(requirement.columns)}
+        index_of = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
-            axes = tuple(i for i, column in enumerate(scopes[factor]) if column in place)
-            columns = np.array([place[scopes[factor][i]] for i in axes])
+            axes = tuple(i for i, column in enumerate(scopes[factor]) if column in index_of)
+            columns = np.array([index_of[scopes[factor][i]] for i in axes])
             own = origin[[scopes[factor][i] for i in axes]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             violation = partial(_logits_below, floor, requirement, terms, columns)

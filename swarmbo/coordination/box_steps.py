@@ -60,7 +60,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
     found = by_factor(view.stacks, view.values(points, received))
     values = {factor: float(value[0]) for factor, value in found.items()}
     edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
-    outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
+    outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.column_of[x]]])) for f, x in edges]
     arrived = yield requests.Send(outgoing, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
     x = {str(x): float(message.entries[0]) for (_, _, x), message in arrived.items()}
     return outcome._replace(x=x, values=values)
@@ -71,13 +71,13 @@ def drawn_starts(
 ) -> JointPoints:
     """Starts (m, n), on grids: given joint points, then points that are random in ``variables``, ``low`` elsewhere."""
     low, high = functions.low, functions.high
-    place = functions.graph.column_of
+    column_of = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
-        drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
+        drawn[:, column_of[variable]] = stream(seed, "starts", variable=variable).random(n_random)
     starts = np.concatenate([np.clip(functions.starts[:n_given], low, high), low + drawn * (high - low)])
     for variable, levels in functions.levels.items():
-        starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
+        starts[:, column_of[variable]] = levels[np.abs(starts[:, column_of[variable], None] - levels).argmin(axis=1)]
     return starts
 
 

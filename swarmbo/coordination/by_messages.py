@@ -42,7 +42,7 @@ class ByMessages:
                 entries, received = yield from self._flood(request, keys)
                 choices = request.choices.copy()
                 for (_, _, x), message in received.items():
-                    choices[request.flooding.place[str(x)]] = message.choice
+                    choices[request.flooding.column_of[str(x)]] = message.choice
                 return entries, choices
             case requests.ToVariables():
                 keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
@@ -116,12 +116,12 @@ class ByMessages:
             self._send(requests.to_factor(graph, messages.Consensus(f, x, summed)) for f in graph.factors_of(x))
         keys = [("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x]]
         received = yield from self._receive(keys, request.n_points)
-        out = np.zeros((request.n_points, len(view.place)))
+        out = np.zeros((request.n_points, len(view.column_of)))
         for stack, copies in zip(view.stacks, request.copies, strict=True):
             for columns, copy in zip(stack.columns, copies, strict=True):
                 out[:, columns] = copy  # a variable of one factor has no other term
         for (_, _, x), message in received.items():
-            out[:, view.place[str(x)]] = message.entries
+            out[:, view.column_of[str(x)]] = message.entries
         return out
 
     def _to_all(self, request: requests.ToAll) -> Program[dict[str, bytes]]:
@@ -145,10 +145,10 @@ class ByMessages:
             return {}
         reports, is_last = dict[str, bytes](), order[-1] == self.agent
         if self.agent in order:
-            place = order.index(self.agent)
-            if place > 0:
-                key, previous = ("reports", index, order[place - 1]), order[place - 1]
-                wanted = _wanted_data(previous, set(order[:place]), request.fits)
+            own_index = order.index(self.agent)
+            if own_index > 0:
+                key, previous = ("reports", index, order[own_index - 1]), order[own_index - 1]
+                wanted = _wanted_data(previous, set(order[:own_index]), request.fits)
                 reports |= (yield from _received({key: wanted}))[key].reports
             reports[self.agent] = request.make_data(self.agent, reports)
             self._send(request.messages(self.part, self.agent, reports))

@@ -79,9 +79,9 @@ def decoded(
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
 
     choices = compiled_passes.last_choices(view.graph.edges, flooding.layout, from_variables, from_factors)
-    edges, place = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
-    place[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
-    turns = place[edges.variables]
+    edges, turn_of = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
+    turn_of[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
+    turns = turn_of[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     given = messages.Conditioned, flooding.edge_sizes, is_given
     yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.decisions(choices))

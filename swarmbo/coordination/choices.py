@@ -64,8 +64,8 @@ class Alternatives:
 
     def around(self, x: Point, block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
         """Candidate values of each variable; outside the block, the present value only."""
-        place = self.functions.graph.column_of
-        return {v: self._all(v, x) if v in block else x[[place[v]]] for v in self.graph.variables}
+        column_of = self.functions.graph.column_of
+        return {v: self._all(v, x) if v in block else x[[column_of[v]]] for v in self.graph.variables}
 
     def _all(self, variable: str, x: Point) -> Float[np.ndarray, " k"]:
         column, functions = self.functions.graph.column_of[variable], self.functions
@@ -140,14 +140,14 @@ def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Poi
     outcome = yield from method.steps(view, tables, sizes)
     out = x.copy()
     for variable, index in (yield from box_steps.tell_factors(view, outcome.assignment, max(sizes.values()))).items():
-        out[view.place[variable]] = values[variable][int(index)]
+        out[view.column_of[variable]] = values[variable][int(index)]
     return out
 
 
 def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Received]) -> Steps[dict[str, Table]]:
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
-        padded[view.place[variable], : len(own)] = own
+        padded[view.column_of[variable], : len(own)] = own
     counts = {variable: len(own) for variable, own in values.items()}
     # with grids, a combination whose value is NaN or +inf is not an error: it becomes -inf, and loses to others
     return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))

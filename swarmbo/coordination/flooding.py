@@ -40,7 +40,7 @@ class Flooding:
     """Arrays for synchronous rounds, one per direction, with messages on own factors' and own variables' edges."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
-        self.graph, self.place, edges = graph, graph.column_of, graph.edges
+        self.graph, self.column_of, edges = graph, graph.column_of, graph.edges
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
         self.variables, self.sizes = tuple(variables), sizes
         rows = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
@@ -48,7 +48,7 @@ class Flooding:
         by_shape = {shape: np.array(indices) for shape, indices in indices_of.items()}
         of_factors = [edges.first[rows[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
         lengths = [np.repeat(shape, len(places)) for shape, places in by_shape.items()]
-        columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
+        columns = np.array([self.column_of[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         of_variables, degrees = edges.of_variables(columns), edges.first_of[columns + 1] - edges.first_of[columns]
         is_elsewhere = ~np.isin(edges.factors[of_variables], rows)

@@ -141,9 +141,9 @@ class Part:
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Variables of a factor that are decoded before one of its variables, by (factor, variable)."""
-        place = {variable: i for i, variable in enumerate(self.order)}
+        index_of = {variable: i for i, variable in enumerate(self.order)}
         return {
-            (f, x): tuple(y for y in self.graph.scope(f) if place[y] < place[x])
+            (f, x): tuple(y for y in self.graph.scope(f) if index_of[y] < index_of[x])
             for f in self.graph.factors
             for x in self.graph.scope(f)
         }
@@ -211,16 +211,16 @@ class BoxView(LocalView):
         return stacks_of(self.functions.graph, self.factors) if self.factors else ()
 
     @property
-    def place(self) -> Mapping[str, int]:
+    def column_of(self) -> Mapping[str, int]:
         """Columns of joint points, by variable."""
         return self.functions.graph.column_of
 
     @cached_property
     def degree(self) -> Float[np.ndarray, " n"]:
         """Number of the part's factors of each variable; 1 for variables of other parts."""
-        degree = np.ones(len(self.place))
+        degree = np.ones(len(self.column_of))
         for variable in self.graph.variables:
-            degree[self.place[variable]] = len(self.graph.factors_of(variable))
+            degree[self.column_of[variable]] = len(self.graph.factors_of(variable))
         return degree
 
     @cached_property
@@ -242,7 +242,7 @@ class BoxView(LocalView):
         """Pairs of a variable's column and an entry of the stacks, end to end; pass k has each variable's k-th copy."""
         edges = ((f, x) for stack in self.stacks for f in stack.factors for x in self.graph.scope(f))
         entry = {edge: i for i, edge in enumerate(edges)}
-        return in_turn((self.place[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
+        return in_turn((self.column_of[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
 
     @cached_property
     def _order(self) -> list[int]:

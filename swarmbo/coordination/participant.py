@@ -155,11 +155,11 @@ class Participant(Generic[Result]):
     def _store(self, sender: str, label: Label, message: Message) -> bool:
         """Put a message into the mailbox; False if it is late or repeated."""
         # by sender: no agent's message can replace another's, whatever key it claims
-        place = sender, message.key, label.sequence
-        stored, is_late = self._mailbox.get(place, []), label.sequence < self._n_received[message.key]
+        mail_key = sender, message.key, label.sequence
+        stored, is_late = self._mailbox.get(mail_key, []), label.sequence < self._n_received[message.key]
         if is_late or label.decision < self.decision or (stored and Codec.encode(message) in map(Codec.encode, stored)):
             return False
-        self._mailbox[place] = [*stored, message]  # if several differ, the first that fits is used
+        self._mailbox[mail_key] = [*stored, message]  # if several differ, the first that fits is used
         return True
 
 

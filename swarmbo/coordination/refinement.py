@@ -185,7 +185,7 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
     given_points = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
     n_lattice = n_values - len(given_points)
     spacing = (high - low) / (n_lattice - 1)
-    columns = [view.place[variable] for variable in graph.variables]
+    columns = [view.column_of[variable] for variable in graph.variables]
     rng = stream(seed, "starts", variable=graph.variables[0])
     pool = coarse_values(low, high, given_points, n_lattice).T
     out = [(yield from put_together(view, pool, _FIRST))]
@@ -207,6 +207,6 @@ def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) 
     built = yield from tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
     best, _, _ = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
-    columns = [view.place[variable] for variable in graph.variables]
+    columns = [view.column_of[variable] for variable in graph.variables]
     out[columns] = pool[best, columns]
     return out

@@ -182,9 +182,9 @@ class Conflicts:
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Variables that share a factor with each variable, in the graph's order."""
-        place = self.graph.column_of
-        around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in place}
-        return {x: tuple(sorted(others, key=place.__getitem__)) for x, others in around.items()}
+        index_of = self.graph.column_of
+        around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in index_of}
+        return {x: tuple(sorted(others, key=index_of.__getitem__)) for x, others in around.items()}
 
     @cached_property
     def colour(self) -> dict[str, int]:

@@ -165,9 +165,9 @@ def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
         return [*g.edges, *((node,) for node in g.nodes if not g.adj[node])]
     import networkx as nx
 
-    place = {node: i for i, node in enumerate(g.nodes)}
-    cliques = [tuple(sorted(clique, key=place.__getitem__)) for clique in nx.find_cliques(g)]
-    return sorted(cliques, key=lambda clique: [place[node] for node in clique])
+    index_of = {node: i for i, node in enumerate(g.nodes)}
+    cliques = [tuple(sorted(clique, key=index_of.__getitem__)) for clique in nx.find_cliques(g)]
+    return sorted(cliques, key=lambda clique: [index_of[node] for node in clique])
 
 
 def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> GraphContent:

@@ -67,9 +67,9 @@ class FactorGraph:
             if isinstance(given, str) or len(given) != wanted:
                 raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
         for at, names in [*zip(self.factors, self.scopes, strict=True), *enumerate(self.joined)]:
-            place = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"
-            if strangers := sorted(set(distinct_names(names, "variable", place)) - variable_names):
-                raise ConfigError(f"got {strangers}, which `variables` lacks; wanted some of those", at=place)
+            path = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"
+            if strangers := sorted(set(distinct_names(names, "variable", path)) - variable_names):
+                raise ConfigError(f"got {strangers}, which `variables` lacks; wanted some of those", at=path)
         covered = {variable for scope in self.scopes for variable in scope}
         if idle := [variable for variable in self.variables if variable not in covered]:
             fix = "wanted each variable in a factor, or left out"

@@ -328,8 +328,8 @@ class LogPosterior:
         if self._groups:
             return pairs, parts
         given = np.zeros((len(self._by_latent), 2, len(pairs)))
-        for place, i in enumerate(self._by_latent):
-            given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
+        for row, i in enumerate(self._by_latent):
+            given[row] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
         fixed = self._codes, self._ends, X, outputscales, self._holds, given, work
         add_covariances(*fixed, self._cache, pairs, np.zeros(0))
         if len(self._cache):

@@ -192,12 +192,12 @@ def fit_sums(
             by_form.setdefault(form, []).append((problem, subset))
     for (t, _, _, kernel, _), similar in by_form.items():
         problems, subsets = [problem for problem, _ in similar], [subset for _, subset in similar if subset is not None]
-        max_iterations = beliefs[problems[0].place[0]].settings.max_iterations
+        max_iterations = beliefs[problems[0].key[0]].settings.max_iterations
         options: dict[str, Any] = {"from_all": True}
         if t >= _SUBSET_FROM:
             options = {"subset": np.array(subsets) if subsets else None}
         for problem, theta, mean in zip(problems, *maximised(problems, kernel, max_iterations, **options), strict=True):
-            fit, _ = problem.place
+            fit, _ = problem.key
             thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
     return [
         _joint_hyperparameters(belief.settings, belief.graph, belief.observations, prior, theta, own, scales)

@@ -25,7 +25,7 @@ Rows = Int[np.ndarray, "_g m"] | slice
 class Problem(NamedTuple):
     """One search, for a factor or a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
 
-    place: tuple[int, int]  # index of the fit, and of the factor in it
+    key: tuple[int, int]  # index of the fit, and of the factor in it
     prior: HyperparameterPrior
     data: observations.Observations
     columns: Sequence[int]
@@ -69,7 +69,7 @@ def fit_alone(
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             thetas, means = maximised(group, kernel, settings.max_iterations)
-            results |= {own.place: (theta, float(mean)) for own, theta, mean in zip(group, thetas, means, strict=True)}
+            results |= {own.key: (theta, float(mean)) for own, theta, mean in zip(group, thetas, means, strict=True)}
     fitted = list[AdditiveHyperparameters]()
     for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, by_fit, strict=True)):
         own = list[FactorHyperparameters]()

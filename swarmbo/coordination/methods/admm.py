@@ -134,7 +134,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Let factors that share no variable climb at once, and send the results to the owners of the variables."""
-        functions, point = view.functions, np.zeros(len(view.place))
+        functions, point = view.functions, np.zeros(len(view.column_of))
         candidates, n_given = self._candidate_starts(view, seed)
         for stack in view.stacks:
             X = stack.take(candidates)
@@ -192,7 +192,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             if _is_large(view):
                 joined = yield from refinement.put_together(view, ends, _RECOMBINES)
             else:
-                values_by_variable = {x: ends[:, view.place[x]] for x in view.graph.variables}
+                values_by_variable = {x: ends[:, view.column_of[x]] for x in view.graph.variables}
                 joined = yield from choices.chosen(view, ends[0], values_by_variable, _RECOMBINES)
             best = np.concatenate([best, joined[None]])
         return best, outcome

@@ -117,17 +117,17 @@ def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
 
 def buckets_of(graph: FactorGraph, order: Sequence[str], sizes: Sizes, most: float = math.inf) -> dict[str, Bucket]:
     """Steps of an elimination in the given order, by variable; none if one joins more than ``most`` entries."""
-    place = {variable: i for i, variable in enumerate(order)}
+    index_of = {variable: i for i, variable in enumerate(order)}
     factors: dict[str, list[str]] = {variable: [] for variable in order}
     for factor in graph.factors:
-        factors[min(graph.scope(factor), key=place.__getitem__)].append(factor)
+        factors[min(graph.scope(factor), key=index_of.__getitem__)].append(factor)
     children: dict[str, list[str]] = {variable: [] for variable in order}
     buckets: dict[str, Bucket] = {}
     for x in order:
         joined = {x}.union(*map(graph.scope, factors[x]), *(buckets[child].scope for child in children[x]))
         if (entries := math.prod(sizes[y] for y in joined)) > most:
             return {}
-        scope = tuple(sorted(joined - {x}, key=place.__getitem__))
+        scope = tuple(sorted(joined - {x}, key=index_of.__getitem__))
         parent = scope[0] if scope else None
         buckets[x] = Bucket(x, scope, tuple(factors[x]), tuple(children[x]), parent, entries)
         if parent is not None:

@@ -222,9 +222,9 @@ def _moved(
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.flush()
     known_gains = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
-    place = graph.column_of
+    index = graph.column_of
 
     def wins(x: str) -> bool:
-        return gains[x] > _NOTHING and all((known_gains[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
+        return gains[x] > _NOTHING and all((known_gains[y], -index[y]) < (gains[x], -index[x]) for y in around[x])
 
     return {x: look.best if wins(x) else look.present for x, look in outlooks.items()}
