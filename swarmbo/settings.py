@@ -130,7 +130,7 @@ _RANGE_TEXTS: dict[tuple[str, ...], str] = {
     ("ge", "lt"): "in [{}, {})",
     ("gt", "le"): "in ({}, {}]",
 }
-_HUGE = 2**1023  # an integer from about here on is too large for a float
+_HUGE = 2**1023  # integers of about this size or more are too large for a float
 
 
 class _NumberField:
@@ -255,7 +255,7 @@ def unknown_key_message(key: str, known: Sequence[str], kind: object = None, oth
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """Hint of an error for an unknown name: a similar known name; empty without one."""
+    """Hint of an error for an unknown name: a similar known name; empty if there is none."""
     near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

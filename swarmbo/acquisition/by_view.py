@@ -40,7 +40,7 @@ class EachSends(NamedTuple):
 
     purpose: str  # purpose of the messages
     senders: tuple[str, ...]  # sending agents
-    # computes a value from an agent's own belief, common knowledge and, if in turn, the values sent before (else an
+    # computes a value from an agent's own belief, common knowledge and, if sequential, the values sent before (else an
     # empty table); values are numbers, text, None, and lists of these
     value_of: ValueOf
     fits: FitsValue  # check of a received value

@@ -41,7 +41,7 @@ class Safeguard:
         value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which
         neighbours measure with the noise that scales Psi.
 
-        Agents with separate beliefs report in turn if they abstain, and then the value of each of the two batches.
+        Agents with separate beliefs first report one by one if they abstain, then the value of each batch.
         ``points`` are the agreed places (d,) of measuring agents; no place twice.
         """
         settled: Batch = {}

@@ -73,7 +73,7 @@ class DeadlineProgress:
 Out = TypeVar("Out")
 Numbers = Float[np.ndarray, "k m"]
 Points = Float[np.ndarray, "*k n"]
-_NEAR = 1.0  # largest distance of a point outside the cube, in sides
+_NEAR = 1.0  # largest distance of a point outside the cube, in box widths
 
 
 class Stage(NamedTuple):

@@ -111,7 +111,7 @@ Trust = Annotated[
     bool, Option("--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.')
 ]
 WorkerCount = Annotated[
-    int | None, Option(help="Evaluate so many points of a function at a time; default: one by one.")
+    int | None, Option(help="Number of points of a function evaluated at a time; default: one by one.")
 ]
 Engine = Annotated[
     str | None,

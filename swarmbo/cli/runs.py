@@ -139,7 +139,7 @@ def check(
 @options.app.command()
 def sweep(
     source: options.Source,
-    seeds: Annotated[int, Option(help="Number of seeds, from the scenario's on.")] = 10,
+    seeds: Annotated[int, Option(help="Number of seeds; the first is the scenario's.")] = 10,
     overrides: Annotated[
         list[str] | None,
         Option(
@@ -298,7 +298,7 @@ def reproduce(
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run what is missing of a paper's table or figure, and show the printed numbers next to the measured ones.
+    """Run what is missing of a paper's table or figure, and show printed next to measured numbers.
 
     The same command goes on where it stopped, and adds seeds to those that are there.
     """

@@ -148,7 +148,7 @@ def plan(
 ) -> tuple[list[Cell], list[str]]:
     """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes on a short check and on missing packages.
 
-    ``seeds`` is the number of seeds, from 0 on, and ``only`` the names of problems. Their defaults are those of the
+    ``seeds`` is the number of seeds 0, 1, …, and ``only`` the names of problems. Their defaults are those of the
     definition, with ``quick`` those of its short check.
     """
     if unknown := [name for name in only if name not in given.problems]:
@@ -179,7 +179,7 @@ def plan(
 
 
 def read_scores(given: Reproduction, cells: list[Cell], outcomes: list[Outcome]) -> tuple[list[Scores], list[str]]:
-    """Scores of all cells with a complete run, and notes on runs without one; ``outcomes`` are those of ``sweep``."""
+    """Scores of all cells with a complete run, and notes on incomplete runs; ``outcomes`` are those of ``sweep``."""
     failed = {outcome.trial.out for outcome in outcomes if outcome.status == "failed"}
     scores, notes = list[Scores](), list[str]()
     for cell in cells:

@@ -116,7 +116,7 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def decided_values(self) -> dict[str, int | None]:
         """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline; if
-        decisions are final, from the first call on.
+        decisions are final, since the first call.
         """
         if not self._terms.is_final:
             self._begin_joint_starts()
@@ -171,7 +171,7 @@ class DeadlineTableAgent(DeadlineAgent):
         for f in self._factors:
             for x in graph.scope(f):
                 if (value := self._known_value(x)) is not None:
-                    # a decided variable has one value left, so factors' messages are conditional on it from now on
+                    # a decided variable has one value left, so later messages of factors are conditional on it
                     entries = flooding.message(input, f, x)
                     entries[:] = -np.inf
                     entries[value] = 0.0

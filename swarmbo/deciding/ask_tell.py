@@ -332,7 +332,7 @@ class AskTell(TeamState):
             constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns with their names.
 
         Raises:
-            ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
+            ShapeError: If shapes do not fit, a location is over 100 box widths away, a noise is negative, or
                 there are rounds without a time axis.
             ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
             OSError: If a file cannot be read.

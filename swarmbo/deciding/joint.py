@@ -37,7 +37,7 @@ from swarmbo.registry import checked_result, invalid_result, loggable_result
 
 Out = TypeVar("Out")
 Point = Float[np.ndarray, " n"]
-_ROUNDING = 1e-9  # sides of the box
+_ROUNDING = 1e-9  # box widths
 
 
 class Ranking(NamedTuple):

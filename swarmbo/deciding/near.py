@@ -20,7 +20,7 @@ from swarmbo.problem import Problem
 from swarmbo.settings import Fraction, Positive, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
-APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
+APART = 1.001e-3  # box widths: a batch has no two points within a thousandth of a box width
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # number of random lines
 _RISE = 0.5  # extra standard deviations per setting below the floor in excess of the expected number

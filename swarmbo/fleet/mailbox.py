@@ -163,7 +163,7 @@ class Journal:
         """Save a state with unacknowledged messages, in place of the last state and the messages since."""
         encoded = [[recipient, content.hex()] for recipient, content in unacknowledged]
         old, self._number = self._number, self._number + 1
-        # from here on, the new files are valid
+        # after this, the new files are valid
         write_state(self._path("npz"), {**state, "json": {**state["json"], "outstanding": encoded}})
         self._log.close()
         self._log = self._path("letters").open("ab")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Edges(NamedTuple):
     """Pairs of a factor and a variable of its scope, as indices, factor by factor. ``first`` has the first edge of each
-    factor, then the number of edges. ``by_variable`` lists edges variable by variable, from ``first_of`` on.
+    factor, then the number of edges. ``by_variable`` lists edges variable by variable, beginning at ``first_of``.
     """
 
     factors: Int[np.ndarray, " e"]

@@ -228,7 +228,7 @@ class _Group:
         return point if self.team.problem.has_point(point) else None
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
-        """Value to be maximised; None without one."""
+        """Value to be maximised; None if there is none."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
         reported, factors = trial.intermediate_values, self.team.graph.factors
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value

@@ -161,7 +161,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
 
     def cost(what: str) -> float:
         if EXACT <= (number := words.integer(what, 0, _MOST)) < upper:
-            raise ConfigError(f"got {number}; wanted {what}, below 2^53, or from the upper bound on, {upper}")
+            raise ConfigError(f"got {number}; wanted {what}, below 2^53, or >= the upper bound, {upper}")
         return float(number) if number < upper else math.inf
 
     factors = list[tuple[list[int], Table]]()

@@ -34,7 +34,7 @@ Factors = dict[str, tuple[tuple[str, ...], Table]]  # scope and table of each
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
     """Problem from YAML. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
-    Hints give owners. Other variables go to the agents in turn, other constraints to their first variable's owner.
+    Hints give owners. Other variables go to the agents round-robin, other constraints to their first variable's owner.
     """
     data, budget = _load_yaml(text), Budget()
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")

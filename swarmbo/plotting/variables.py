@@ -251,7 +251,7 @@ def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
         graph.add_edges_from((("factor", factor), variable) for variable in scope)
-        # Factors start at the middle of their scopes, which suits chains; above and below in turn, so none overlap.
+        # Factors start at the middle of their scopes, which suits chains; above and below alternately, so none overlap.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
     if len(graph) < 2:

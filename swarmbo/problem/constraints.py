@@ -185,7 +185,7 @@ Known = Linear | Separation | Constraint
 
 
 def _stretch(box: Domain, codes: Float[np.ndarray, "m s"]) -> Float[np.ndarray, "m s"]:
-    """Derivatives of codes by coordinates of the unit cube; 0 on grids."""
+    """Derivatives of codes with respect to coordinates of the unit cube; 0 on grids."""
     return np.where(box.counts > 0.0, 0.0, box.stretch(codes))
 
 

@@ -35,7 +35,7 @@ _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
 _FIELD_KEYS = ("aim", "level", "priced")  # of a field, where they differ from the default
-_SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
+_SLACK = 1e-6  # box widths: rounding errors this far outside are cut off
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class Problem:
         return html_table(title, rows, header=("variable", "values", "agent"), more="variables")
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level of interest; the first one turns an aim ``peak`` into ``level``. Without one: itself."""
+        """Problem with a level of interest; a first level turns an aim ``peak`` into ``level``. None: this problem."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
@@ -177,7 +177,7 @@ class Problem:
         """Problem with further no-go regions.
 
         Args:
-            regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
+            regions: Shapes of ``swarmbo.problem.no_go``, or tables that define them.
 
         Raises:
             ConfigError: If an object is not a region or has other variables. Also if none of 4,096 points that are
@@ -199,7 +199,7 @@ class Problem:
         """Problem of a function with further constraints.
 
         Args:
-            constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
+            constraints: Objects of ``swarmbo.problem.constraints``, or tables that define them.
 
         Raises:
             ConfigError: If one is invalid or has other variables, or no point keeps all; it lists those in conflict.

@@ -174,7 +174,7 @@ class Sample(msgspec.Struct, frozen=True):
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
         cost: Cost of the measurement, in the unit of the outcome.
-        mean: Prediction at the target before the measurement, with ``std``; None without one.
+        mean: Prediction at the target before the measurement, with ``std``; None if there is none.
         declined: True if the agent abstained; ``location`` and ``target`` then carry no information.
         battery: Remaining share of its battery.
         failure: Reason for no measurement.

@@ -118,7 +118,7 @@ class SolveReport(msgspec.Struct, frozen=True):
             or more if agents in a field returned to sequential choices. With candidates, the optimum is their best.
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
-            sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
+            box widths. The largest over parts of the graph and joint starts; None for methods without copies.
         dual_residual: Last move of the consensus, in box widths, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice: their value is -inf.

@@ -134,7 +134,7 @@ class _Adjacency:
         for number in frontier:
             new, node = self._neighbours[number] & unreached, self._nodes[number]
             unreached &= ~new
-            while new:  # from the lowest bit on
+            while new:  # beginning with the lowest bit
                 other = (new & -new).bit_length() - 1
                 new ^= 1 << other
                 previous[self._nodes[other]] = node

@@ -57,7 +57,7 @@ class FieldWorld(World):
 
     @property
     def level(self) -> float | None:
-        """Watched level; None without one."""
+        """Watched level; None if there is none."""
         level = getattr(self._world, "level", None)
         if level is not None and math.isnan(values.reported_number(level)):
             raise ConfigError(f"got {values.short(level)}; wanted a finite number, or None", at="$.environment.level")

@@ -175,7 +175,7 @@ class World(ABC):
 
     @abstractmethod
     def begin(self, infos: Infos) -> News | None:
-        """Abandon an evaluation in progress; return the measurements made at ``env.reset``, None without any."""
+        """Abandon an evaluation in progress; return the measurements made at ``env.reset``, None if none were made."""
 
     def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation of several steps; None if no evaluation is in progress."""

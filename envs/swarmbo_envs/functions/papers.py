@@ -32,7 +32,7 @@ def rover(
 ) -> AdditiveFunction:
     """Negative cost of a rover's path on [0, 1]²: one factor, maximum unknown, below 0.
 
-    The variables are coordinates of points, x and y in turn, scaled to [-0.1, 1.1]; the path is their cubic spline. The
+    The variables are coordinates of points, x, y, x, …, scaled to [-0.1, 1.1]; the path is their cubic spline. The
     cost per length is 0.05, and 20 more in any obstacle or outside; missing the start (0.05, 0.05) or the goal (0.95,
     0.95) costs ten times the distance in x and y.
 

@@ -239,7 +239,7 @@ class World:
         limits = self.battery_limits
         must_return = limits.must_return(episode, robot)
         requested = self._goal(episode, robot, place, must_return=must_return)
-        # a path too long for the return is replaced here: from here on, paths are only shortened
+        # a path too long for the return is replaced here: after this, paths are only shortened
         whole, goal = self._planned_path(episode, robot, requested, must_return=must_return)
         is_homeward = self.rules.batteries is not None and bool((goal.place == episode.bases[robot]).all())
         planned = limits.cut_return(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)

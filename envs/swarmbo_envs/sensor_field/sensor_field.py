@@ -75,7 +75,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
-            measurements. ``own``: the agent's measurement, or 0 without one. The agent's cost is subtracted.
+            measurements. ``own``: the agent's measurement, or 0 if there is none. The agent's cost is subtracted.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` or ``plume`` of the same
             settings, with another seed; ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.

@@ -263,5 +263,5 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
 
 def _is_large(view: BoxView) -> bool:
-    """True if a part has so many factors that its rounds are shortened; every agent knows the number."""
+    """True if a part has enough factors that its rounds are shortened; every agent knows their number."""
     return len(view.part.graph.factors) >= _MANY
