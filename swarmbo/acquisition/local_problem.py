@@ -206,7 +206,7 @@ class LocalProblem:
 
 def added(terms: Iterable[float]) -> float:
     """Sum in the given order, with the same bits for floats and for NumPy numbers."""
-    # not sum(): it adds floats with compensation from Python 3.12 on, and NumPy's numbers without
+    # not sum(): it adds floats with compensation since Python 3.12, and NumPy's numbers without
     total = 0.0
     for term in terms:
         total += term

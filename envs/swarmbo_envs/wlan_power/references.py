@@ -267,7 +267,7 @@ def references(
     | ``random`` | best of ``budget`` uniform joint settings |
     | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at \
     which its own users got most; not with channels |
-    | ``greedy`` | one by one, access points try widths, channels and levels, and keep the one at which the network got \
+    | ``greedy`` | access points, in order, try widths, channels and levels, and keep that at which the network got \
     most |
     | ``colouring`` | with channels only: greedy colouring, all at largest power; see ``greedy_colouring`` |
 
