@@ -238,12 +238,12 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             beta = schedules.continuous_beta(*smooth)
         points = math.ceil(schedules.lattice_points(*smooth)) if self.lattice == "lemma-5" else 0
         is_second = (t + len(situation.pending)) % 2 == 1  # in a batch, too
-        boldness = _BOLDER if self.exploration == "practical" and is_second and _is_stuck(belief) else 1.0
+        boldness = _BOLDER if self.exploration == "practical" and is_second and _is_stalled(belief) else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief.by_factor_ahead, sqrt_beta=weights, lattice_points=points)
 
 
-def _is_stuck(belief: AdditiveGP) -> bool:
+def _is_stalled(belief: AdditiveGP) -> bool:
     """True if the posterior means of the last evaluations of one factor gained nothing."""
     if len(belief.graph.factors) > 1 or belief.has_time or belief.n_data <= _STUCK:
         return False

@@ -248,7 +248,7 @@ class AgentDriver:
             make_agent = partial(deadline_tables.DeadlineTableAgent, self.name, terms, own_tables)
             index = (yield DeadlineStage(method.deadline, links, make_agent, is_second=False))[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
-            # the robot may start while the choices of others are still under way
+            # the agent may move while the choices of others are still being sent
             yield EarlyLocation(None if place is None or np.isnan(place).any() else place)
         chosen = yield from self._exchange_indices(-1 if index is None else index, sizes, -1)
         whole = agreement.decided_factors(graph, chosen)

@@ -116,7 +116,7 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def decided_values(self) -> dict[str, int | None]:
         """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline; if
-        decisions are final, since the first call.
+        decisions are final, already at the first call.
         """
         if not self._terms.is_final:
             self._begin_joint_starts()

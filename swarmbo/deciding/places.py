@@ -71,7 +71,7 @@ def place_steps(
         if np.isnan(point).any():
             continue  # it abstains
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
-            points[agent] = point  # max-sum on loops may end in a conflict: then the later robot stays
+            points[agent] = point  # max-sum on loops may end in a conflict: then the later agent stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
     # an approximate agreement may be worse than sequential choices, which are known

@@ -127,7 +127,7 @@ class Hub:
             return [agent for agent in members if agent not in decisions]
 
         def is_done() -> bool:
-            return not missing() or self.membership.present != members or self._is_stuck()
+            return not missing() or self.membership.present != members or self._is_stalled()
 
         if not self._receive_until(is_done, "a decision", record, missing):
             # an agent that hangs sends no snapshot, and is left out; if all agents send one, this was no remedy
@@ -154,7 +154,7 @@ class Hub:
         order = messages.Decide(0, links(self.absent), None, participants, self._last_valid)
         self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
 
-    def _is_stuck(self) -> bool:
+    def _is_stalled(self) -> bool:
         """True if members refuse an agent's messages, and have waited for it for longer than the patience."""
         times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
         return self._tolerates_failures and self._clock() - min(times, default=math.inf) > self.plan.patience_s

@@ -29,8 +29,8 @@ BLOCK = 2**14  # entries joined at a time: 128 KiB of float64 stays in the secon
 class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused if a table exceeds a budget.
 
-    On the chain of DB-GP-UCB, factor n couples robots n … n+B. There, the method is one forward-backward sweep with
-    messages over B robots. On other graphs, the graph's order of variables or the min-fill order is used, by the size
+    On the chain of DB-GP-UCB, factor n couples agents n … n+B. There, the method is one forward-backward sweep with
+    messages over B agents. On other graphs, the graph's order of variables or the min-fill order is used, by the size
     of their largest tables.
 
     The report's ``rounds`` count dependent messages: tables are sent up the elimination tree, and choices down. They
