@@ -267,7 +267,7 @@ class Problem:
             if names is not None:
                 fix = "wanted none in a field, where regions contain locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
-            n, coordinates = self.box.n_dims, "a place"
+            n, source = self.box.n_dims, "a place"
         else:
             known = self.variables
             own_names = tuple(known) if names is None else names
@@ -276,9 +276,9 @@ class Problem:
             if choices := [name for name in own_names if isinstance(known[name], Categorical)]:
                 wanted = "variables that are numbers, or a Constraint in place of the region"
                 raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")
-            n, coordinates = len(own_names), "its variables"
+            n, source = len(own_names), "its variables"
         if region.n_dims != n:
-            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {coordinates}", at=at)
+            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {source}", at=at)
 
     @property
     def box(self) -> Domain:

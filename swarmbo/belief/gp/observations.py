@@ -99,7 +99,7 @@ class Observations:
         return (self.outcome - constants) / np.array([*hyper.scales, hyper.common_scale])[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Noise variances, standardised: known if there are any, else fitted."""
+        """Noise variances, standardised: known where they were told, else fitted."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
         scales = np.array([*hyper.scales, hyper.common_scale])[self.channel]
         stated = self.noise / scales**2 if self.is_floored else standardised_noise(self.noise, scales)

@@ -201,7 +201,7 @@ def evaluate(
     A, strip, pairs, rows, D, E = work  # D: derivatives of K in the logarithms, times alpha; E: K⁻¹ D
     T, n = len(A), pairs.shape[1]
     # numbers about pairs of outcomes, row after row of the lower triangle: they take half of the cache that matrices
-    # take, and the kernel's loop is one long one, which is faster than many short loops
+    # take, and the kernel has one long loop, which is faster than many short loops
     parts, slopes, by_time, squares = pairs[:k], pairs[k : 2 * k], pairs[2 * k :], pairs[len(pairs) - 1]
     noise, fitted, ones, solved, of_ones = rows[0], rows[1], rows[2], rows[3], rows[4]
     alpha, residual, X = rows[5], rows[6], rows[_ROWS:]
