@@ -107,7 +107,7 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
 
     Args:
         data: Mappings, lists, strings and numbers.
-        kind: A Settings class, or a union of tagged ones.
+        kind: A Settings class, or a union of tagged classes.
         at: Path of ``data`` in the user's input, for messages.
 
     Raises:

@@ -100,7 +100,7 @@ class FieldPicture:
         """The picture, as bytes of red, green and blue."""
         axes, field = self.axes, self._field
         text = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10, parse_math=False)
-        # a title wider than the picture gets smaller letters
+        # a title wider than the picture gets a smaller font
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, 0.98 * self._figure.bbox.width / width))
         offset = [f" − {value / self._unit_m:.10g} {self._unit}" if value else "" for value in self._origin]
@@ -181,6 +181,6 @@ def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> N
 
 
 def write_beside(axes: Any, text: str, place: Any, offset: tuple[float, float], **style: Any) -> None:
-    """Write white letters, readable on any ground, some points away from a place in the coordinates of the axes."""
+    """Write white text, readable on any ground, some points away from a place in the coordinates of the axes."""
     style |= {"color": "white", "weight": "bold", "path_effects": look.cased(2.2, look.INK), "zorder": 6}
     axes.annotate(text, place, xytext=offset, textcoords="offset points", **style)

@@ -35,7 +35,7 @@ class Safeguard:
     def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
         """Final batch, chain by chain.
 
-        Starting at the end of a chain, agents abstain if their place is not worth its price, given the places of later
+        Starting at the end of a chain, agents abstain if their place's utility is below its price, given those of later
         agents. Then the sequential greedy places are taken instead if their value is larger by the objective of the
         agreement, eq. (5). In a chain with more agents than a local function considers, they are also taken if their
         value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which

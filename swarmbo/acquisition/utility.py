@@ -88,7 +88,7 @@ def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) 
     suffices.
 
     Half of the list is the greedy batch: each pick ranks highest once the earlier picks are taken as measured, so the
-    list is spread out. The rest are the highest ranks by themselves, for density at promising places. The place of
+    list is spread out. The rest have the highest individual ranks, for density at promising places. The place of
     highest rank is always on it.
     """
     if len(places) <= size:

@@ -1,4 +1,4 @@
-"""Measurements in CSV files, and numbers that mark missing ones, such as -9999."""
+"""Measurements in CSV files, and numbers that mark missing values, such as -9999."""
 
 import math
 import re

@@ -58,7 +58,7 @@ class Peer:
     def receive(self, bundle: Bundle, now: int) -> None:
         """Record the arrival of the other's bundle, and which own bundles it acknowledges."""
         self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
-        self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses on the way to the other
+        self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses of messages to the other
         # a number far ahead shifts out all bits; the limit protects from a shift by a hostile number, such as 2^60
         n_newer = min(bundle.number - self._newest, _WINDOW + 1)
         if n_newer > 0:
@@ -90,7 +90,7 @@ class Peer:
 
     def is_silent(self, now: int) -> bool:
         """True if the other has been silent long enough to count as failed."""
-        needed = _needed(self._newest, self._earlier)  # from the losses on the way from the other
+        needed = _needed(self._newest, self._earlier)  # from the losses of messages from the other
         return now - self.last_arrival > max(self._patience, needed * self._interval(needed))
 
     def _interval(self, needed: int) -> int:

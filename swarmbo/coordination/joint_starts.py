@@ -77,7 +77,7 @@ class JointStarts:
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
         self._n_in_use = schedule.n_joint_starts  # 1 after the decision
-        self._best = dict.fromkeys(graph.variables, 0)  # by variable, as each part of the graph decides for itself
+        self._best = dict.fromkeys(graph.variables, 0)  # by variable, as each part of the graph decides independently
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received

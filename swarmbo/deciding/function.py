@@ -237,7 +237,7 @@ class FunctionLearner:
         """Physical point near a wanted point of the unit cube. Every decision ends with this step, unless it is
         ``safe`` (``Near.first_safe``). Log and seed determine it.
 
-        The point keeps constraints, no_go and the step box. As far as possible it then, in the order of preference:
+        The point keeps constraints, no_go and the step box. If possible it then, in the order of preference:
         meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. Where this
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.

@@ -283,7 +283,7 @@ class Logbook:
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         awaited = frozenset[str]() if query is None else frozenset(query.awaited)
-        # an agent may measure without a request, or again; such outcomes get a row of their own
+        # an agent may measure without a request, or again; these outcomes get a separate row
         outcomes = {c: y for c, y in news.factors.items() if c in awaited}
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
@@ -295,7 +295,7 @@ class Logbook:
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
             log = log._with_measurement(point, unasked, news.noise, attached=False)
-        for measurement in news.on_the_way:  # unrequested: rows of their own
+        for measurement in news.on_the_way:  # unrequested: separate rows
             agent, noise = measurement.agent, {measurement.agent: measurement.noise_std}
             point = problem.joint({agent: measurement.place})
             log = log._with_measurement(point, {agent: measurement.outcome}, noise, attached=True)
@@ -304,7 +304,7 @@ class Logbook:
     def _with_measurement(
         self, point: Float[np.ndarray, " n"], known: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
     ) -> "Logbook":
-        """Add measurements in a field without a query, as a row of their own."""
+        """Add measurements in a field without a query, as a separate row."""
         factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (known, noise))
         noise_std = np.array([[np.nan, *noises]])
         data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)

@@ -18,7 +18,7 @@ AUTHORITY = "authority.pem"
 _ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
-Arrival = tuple[str, bytes]  # the sender, who is authenticated with keys, and the content
+Arrival = tuple[str, bytes]  # the sender, which is authenticated with keys, and the content
 
 
 class Link:

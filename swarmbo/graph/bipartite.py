@@ -160,7 +160,7 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
 
 
 def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
-    """Scopes of an interaction graph, as nodes, in the graph's order; nodes without an edge are scopes of their own."""
+    """Scopes of an interaction graph, as nodes, in the graph's order; a node without an edge is a separate scope."""
     if factors == "edges":
         return [*g.edges, *((node,) for node in g.nodes if not g.adj[node])]
     import networkx as nx

@@ -119,7 +119,7 @@ def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
 
 
 def kernel_names() -> tuple[KernelName, ...]:
-    """Names of all kernels: those of swarmbo, then registered ones."""
+    """Names of all kernels: those of swarmbo, then registered kernels."""
     return (*KERNEL_NAMES, *_OWN)
 
 
@@ -153,7 +153,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequencies | None) -> None:
-    """Check functions at some distances; messages name the wrong ones."""
+    """Check functions at some distances; messages name the wrong functions."""
 
     def refuse(part: str, got: object, wanted: str) -> None:
         raise ConfigError(f"kernel {name!r}: got {got}; wanted {wanted}", at=f"$.{part}")

@@ -20,10 +20,10 @@ from swarmbo.plotting.history import Records, World, agents_of, belief_after, me
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
-_WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its letters
+_WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its text
 _BESIDE_WIDTH = 1.45  # inches: of the colour bar and of labels
 _FONT_SIZE = 8.0  # points
-_LONGEST = 16  # letters in a line of a name
+_LONGEST = 16  # characters in a line of a name
 _RESOLUTION = 72  # points along a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
@@ -55,7 +55,7 @@ def plot_view_errors(
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
     names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in own]
-    is_crowded = len(own) > 24 or len(own) * max(map(len, names), default=0) > 84  # letters in the width of the axis
+    is_crowded = len(own) > 24 or len(own) * max(map(len, names), default=0) > 84  # characters in the width of the axis
     ax.set_xticks(places, names, rotation=90 if is_crowded else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
     top = ax.dataLim.y1

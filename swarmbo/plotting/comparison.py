@@ -48,7 +48,7 @@ class Difference:
     more_is_better: bool = False
 
 
-_LONGEST_LABEL = 32  # letters in a line of a method's name
+_LONGEST_LABEL = 32  # characters in a line of a method's name
 Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 

@@ -31,7 +31,7 @@ _MOST_REGIONS = 1000
 _FEW, _COUNTED = 1_000, 100_000  # most allowed joint values of grids that are listed, and most that are looked at
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # margin and slope of constraints: steep, as moving points into them may cost utility
-_SPREAD = 4096  # points spread over the bounds, to find allowed ones
+_SPREAD = 4096  # points spread over the bounds, to find allowed points
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
 _FIELD_KEYS = ("aim", "level", "priced")  # of a field, where they differ from the default
@@ -160,7 +160,7 @@ class Problem:
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
 
     def _repr_html_(self) -> str:
-        """Table of variables with bounds and owners for notebooks; the first ones of many."""
+        """Table of variables with bounds and owners for notebooks; only the first of many."""
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
         rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]

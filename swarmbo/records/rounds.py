@@ -326,7 +326,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Evaluations of this round: requested ones, then those en route."""
+        """Evaluations of this round: requested evaluations, then those en route."""
         return [*self.asked, *(stop for sample in self.samples for stop in sample.en_route)]
 
     @property

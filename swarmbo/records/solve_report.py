@@ -89,7 +89,7 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
     round: int
     restarts: dict[str, int] = {}  # of processes, by agent
-    repeated: int = 0  # messages that were sent again, as no receipt arrived
+    repeated: int = 0  # messages that were sent again, as no acknowledgement arrived
     refused: int = 0  # arrivals that were not messages, or had inadmissible content
     absent: tuple[str, ...] = ()  # agents that were absent at its end
 

@@ -46,7 +46,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         # the largest row, lexicographically: equal rates go to the first agent, for every driver
         best = yield Best(rows, partial(_is_bid, agents, planned, order))
         rounds += 1
-        # no bids: no route has room for a place that is worth its price
+        # no bids: no route has room for a place whose gain exceeds its price
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[_TURN[order]])], int(best[2])

@@ -196,7 +196,7 @@ class Legs(NamedTuple):
 
 
 def choose_in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, which ``pick`` one after the other; all agents' choices join ``taken``."""
+    """Next measurements of own agents, which ``pick`` sequentially; all agents' choices join ``taken``."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:

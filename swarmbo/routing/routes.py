@@ -192,7 +192,7 @@ def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
-    """Mask of locations that an agent may plan to measure: likely to succeed, and not measured as far as it knows."""
+    """Mask of locations that an agent may plan to measure: likely to succeed, and not measured by its knowledge."""
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):

@@ -18,7 +18,7 @@ from swarmbo.survey.samples import Region, Samples
 from swarmbo.team import Team
 
 _CELLS = 120  # number of cells along the longer side of the map
-_CANDIDATES = 2048  # approximate largest number of places from which the next ones are chosen
+_CANDIDATES = 2048  # approximate largest number of places from which the next places are chosen
 _MARGIN = 0.03  # margin around the samples, as a share of the longer side
 _NEAR, _LEAST_NEAR = 1.5, 0.75  # distance of the map's border, in usual distances between samples; least, in cells
 _CLEAR = 0.25  # smallest distance between a sample and a next place, in cells

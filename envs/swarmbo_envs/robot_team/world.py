@@ -26,8 +26,8 @@ _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # width in cells of a passage that is surely open, along an axis and diagonally
 _OPEN = (2.0, 2.0 * np.sqrt(2.0))
 _LOOKED_AT = 32  # sites between which all paths are compared
-_DETOUR = 0.1  # of the map's longer side: a detour that is worth a warning
-_SHARE = 0.05  # of the map: an unreachable share that is worth a warning
+_DETOUR = 0.1  # of the map's longer side: a detour that causes a warning
+_SHARE = 0.05  # of the map: an unreachable share that causes a warning
 
 
 def ground_of_field(
@@ -262,7 +262,7 @@ class World:
         is_measurable = drive.failure is None and ((is_there and goal.is_open) or not self.field.sites_only)
         info = self.sensors.measure(episode, robot, drive.length_m, is_as_requested, is_measurable)
         if not requested.is_open and drive.failure is None:
-            # on the way to its base, or with no site left, a robot has nothing to measure, and that is no failure
+            # en route to its base, or with no site left, a robot has nothing to measure, and that is no failure
             info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure

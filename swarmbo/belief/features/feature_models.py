@@ -31,7 +31,7 @@ Outcomes = Float[np.ndarray, "M t"]
 
 class _Store:
     """Append-only rows, shared between models; before a model appends, it copies them if another one has appended.
-    ``packed`` holds rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
+    ``packed`` holds rows 0 … i of L consecutively, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
     def __init__(self, M: int, capacity: int, p: int) -> None:
