@@ -298,7 +298,7 @@ def reproduce(
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run what is missing of a paper's table or figure, and show printed next to measured numbers.
+    """Run what is missing of a paper's table or figure, and show the printed next to the measured numbers.
 
     The same command goes on where it stopped, and adds seeds to those that are there.
     """
