@@ -89,7 +89,7 @@ class StateVersionError(SwarmboError, ValueError):
 
 
 class LostStateError(SwarmboError, ValueError):
-    """An agent returned without its state; others have its old measurements, so new ones cannot be distinguished."""
+    """An agent returned without its state; others have its old measurements, so new ones cannot be told apart."""
 
 
 class OwnCodeError(SwarmboError, RuntimeError):

@@ -179,7 +179,7 @@ def load(name: str, at: str) -> Any:
     if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
     try:
-        found: Any = import_module(module)
+        thing: Any = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
@@ -188,11 +188,11 @@ def load(name: str, at: str) -> Any:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     for part in path.split("."):
-        if not hasattr(found, part):
-            owner = getattr(found, "__file__", None) or getattr(found, "__name__", module)
-            raise ConfigError(f"got {name!r}, but {owner} has no {part!r}{name_hint(part, dir(found))}", at=at)
-        found = getattr(found, part)
-    return found
+        if not hasattr(thing, part):
+            owner = getattr(thing, "__file__", None) or getattr(thing, "__name__", module)
+            raise ConfigError(f"got {name!r}, but {owner} has no {part!r}{name_hint(part, dir(thing))}", at=at)
+        thing = getattr(thing, part)
+    return thing
 
 
 def load_class(name: str, at: str) -> type:

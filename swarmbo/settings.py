@@ -107,7 +107,7 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
 
     Args:
         data: Mappings, lists, strings and numbers.
-        kind: A Settings class, or a union of tagged ones.
+        kind: A Settings class, or a union of tagged classes.
         at: Path of ``data`` in the user's input, for messages.
 
     Raises:
@@ -130,7 +130,7 @@ _RANGE_TEXTS: dict[tuple[str, ...], str] = {
     ("ge", "lt"): "in [{}, {})",
     ("gt", "le"): "in ({}, {}]",
 }
-_HUGE = 2**1023  # an integer from about here on is too large for a float
+_HUGE = 2**1023  # integers of about this size or more are too large for a float
 
 
 class _NumberField:
@@ -170,7 +170,7 @@ class _NumberField:
         plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
         span = _RANGE_TEXTS[tuple(self.ends)].format(*map(_end_text, self.ends.values()))
         words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
-        others = (", or a list of such" if self.may_be_list else "") + (", or nothing" if self.is_optional else "")
+        others = (", or a list of these" if self.may_be_list else "") + (", or nothing" if self.is_optional else "")
         return " ".join(filter(None, words)) + others
 
 
@@ -216,9 +216,9 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     pattern = r"\A(.*?)(?: - at (`key` in )?`\$([^`]*)`)?\Z"
     ((text, of_key, path),) = re.findall(pattern, str(error), flags=re.DOTALL)
     place, in_table, _ = path.partition("[...]")  # [...] is an entry of a table, whose key msgspec leaves out
-    (found, got), at = _field_at(kind, data, place), at + place
+    (field, got), at = _field_at(kind, data, place), at + place
     if (of_key or in_table) and isinstance(got, Mapping):
-        kinds = next(get_args(part) for part in (found, *get_args(found)) if get_origin(part) in (dict, Mapping))
+        kinds = next(get_args(part) for part in (field, *get_args(field)) if get_origin(part) in (dict, Mapping))
         for key, value in cast(Mapping[Any, Any], got).items():
             part, inner, where = (key, kinds[0], at) if of_key else (value, kinds[1], f"{at}.{key}")
             try:
@@ -228,18 +228,18 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, ConfigError):
         return ConfigError(cause.message, at=f"{at}.{cause.at.removeprefix('$.')}")
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        table, name = _table_type(found, got), match.group(1)
-        others = [part.__struct_config__.tag for part in _struct_members(found) if name in part.__struct_fields__]
+        table, name = _table_type(field, got), match.group(1)
+        others = [part.__struct_config__.tag for part in _struct_members(field) if name in part.__struct_fields__]
         tag = None if table is None else table.__struct_config__.tag
-        return ConfigError(unknown_key_message(name, _known_fields(found, got), tag, others), at=at)
+        return ConfigError(unknown_key_message(name, _known_fields(field, got), tag, others), at=at)
     if (match := re.fullmatch(r"Object missing required field `(.*)`", text)) is not None:
         choices = " or ".join(map(repr, _choices(kind, data, f"{place}.{match.group(1)}")))
-        wanted = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(found, got))}"
+        wanted = f"wanted {choices}" if choices else f"known keys: {', '.join(_known_fields(field, got))}"
         return ConfigError(f"got no {match.group(1)!r}; {wanted}", at=at)
     if choices := _choices(kind, data, place):
         hint = name_hint(str(got), choices)
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at)
-    number = _NumberField(found)
+    number = _NumberField(field)
     wanted = f"wanted {number.wanted}" if number.is_number else _plain_message(text)
     return ConfigError(f"got {short(got)}; {wanted}", at=at)
 
@@ -255,7 +255,7 @@ def unknown_key_message(key: str, known: Sequence[str], kind: object = None, oth
 
 
 def name_hint(name: str, known: Sequence[str]) -> str:
-    """Hint of an error for an unknown name: a similar known name; empty without one."""
+    """Hint of an error for an unknown name: a similar known name; empty if there is none."""
     near = [new for new in known if new == _RENAMED.get(name)] or difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 

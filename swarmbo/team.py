@@ -46,8 +46,8 @@ class Team(AskTell):
     With a function, the first ``initial`` points are a scrambled Sobol design, the same for all methods. With swarmbo's
     own methods, the design continues while all totals, four or more, are equal, unless there are failures, ``limits``
     or a ``start``. No point is queried twice, unless the belief has a time axis or no other point is left. A point
-    within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2 sides. On a grid, it
-    takes another value. Every point differs from each pending point by more than 0.001 sides in some coordinate. With
+    within 1e-9 of an earlier one, in box widths, is moved by a random step of 1e-4 to 1e-2 box widths. On a grid, it
+    takes another value. Every point differs from each pending point by over 0.1 % of some side of the box. With
     outcomes per factor, this holds for the variables of each pending factor. In a tiny region, steps and differences
     may be smaller. Both rules hold for every acquisition, with noise too. To measure a point again, use ``expect``.
 

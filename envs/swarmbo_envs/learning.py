@@ -52,7 +52,7 @@ class Scale:
         return scaled
 
     def invert(self, agent: str, scaled: Values) -> Float[np.ndarray, " d"]:
-        """Values of an action in the agent's box from scaled ones, without the padding."""
+        """Values of an action in the agent's box from scaled values, without the padding."""
         box: Any = self._boxes[agent]
         if (given := real_array(scaled)) is None or given.shape != (self.size,):
             raise ConfigError(f"got {short(scaled)}; wanted {self.size} numbers from -1 to 1", at=f"$.actions.{agent}")
@@ -74,7 +74,7 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
         reward_scale: Factor of all rewards.
 
     Raises:
-        ConfigError: If a space is not such a box, ``levels`` are below 2, or agents with levels set several numbers.
+        ConfigError: If a space is not as above, ``levels`` are below 2, or agents with levels set several numbers.
 
     Example:
         >>> from swarmbo_envs import wlan_power_v0
@@ -124,7 +124,7 @@ class Normalised(BaseParallelWrapper[str, Any, Any]):
         return {agent: self.observation_scale.apply(agent, observation) for agent, observation in observations.items()}
 
     def world_actions(self, actions: Mapping[str, Any]) -> dict[str, Values]:
-        """Actions of the world from scaled ones, clipped to -1 and 1, or from levels."""
+        """Actions of the world from scaled actions, clipped to -1 and 1, or from levels."""
         known_names(actions, self.possible_agents, "$.actions")
         if self._levels is not None:
             top = self._levels - 1

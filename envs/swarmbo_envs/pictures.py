@@ -38,17 +38,17 @@ def function_frame(function: AdditiveFunction, setting: Values, best: Sequence[f
     with look.applied():
         figure = Figure(figsize=(7.4, 3.4), dpi=_PIXELS_PER_INCH, layout="constrained")
         canvas = FigureCanvasAgg(figure)
-        left, right = figure.subplots(1, 2)
+        left_ax, right = figure.subplots(1, 2)
         figure.suptitle(f"{function.name} · round {len(best)} of {max_cycles}", x=0.01, ha="left", fontsize=10.5)
         sides = function.high - function.low
         places = np.arange(function.n_variables)
-        left.plot(places, (setting - function.low) / sides, "o", markersize=4, color=look.BLUE, label="now")
+        left_ax.plot(places, (setting - function.low) / sides, "o", markersize=4, color=look.BLUE, label="now")
         if function.argmax is not None:
             optimum = (function.argmax - function.low) / sides
-            left.plot(places, optimum, "_", markersize=8, color=look.VERMILLION, label="optimum")
-        left.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05))
-        left.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-        left.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0.2)
+            left_ax.plot(places, optimum, "_", markersize=8, color=look.VERMILLION, label="optimum")
+        left_ax.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05))
+        left_ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        left_ax.legend(loc="lower left", bbox_to_anchor=(-0.03, 1.0), ncols=2, borderaxespad=0.2)
         rounds, values = np.arange(1, len(best) + 1), np.asarray(best, dtype=float)
         if function.maximum is not None:
             values = np.maximum(function.maximum - values, 1e-12)
@@ -100,7 +100,7 @@ class FieldPicture:
         """The picture, as bytes of red, green and blue."""
         axes, field = self.axes, self._field
         text = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10, parse_math=False)
-        # a title wider than the picture gets smaller letters
+        # a title wider than the picture gets a smaller font
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, 0.98 * self._figure.bbox.width / width))
         offset = [f" − {value / self._unit_m:.10g} {self._unit}" if value else "" for value in self._origin]
@@ -181,6 +181,6 @@ def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> N
 
 
 def write_beside(axes: Any, text: str, place: Any, offset: tuple[float, float], **style: Any) -> None:
-    """Write white letters, readable on any ground, some points away from a place in the coordinates of the axes."""
+    """Write white text, readable on any ground, some points away from a place in the coordinates of the axes."""
     style |= {"color": "white", "weight": "bold", "path_effects": look.cased(2.2, look.INK), "zorder": 6}
     axes.annotate(text, place, xytext=offset, textcoords="offset points", **style)

@@ -57,7 +57,7 @@ class SavedState:
             raise StateVersionError(f"got a state of another environment ({differing}); use the same arguments")
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
-        """Set a new episode's round and arrays to the saved ones; their kinds and shapes must be the same."""
+        """Set a new episode's round and arrays to the saved values; their kinds and shapes must be the same."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
             initial = getattr(episode, name)

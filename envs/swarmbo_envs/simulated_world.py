@@ -128,16 +128,16 @@ class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, Epis
             ConfigError: If options are no table, seed or world no integer >= 0, or a world picked though fixed.
         """
         given = {} if options is None else table(options, '{"world": number}', "$.options")
-        last, chosen = self._episode, given.get("world")
+        last, world_number = self._episode, given.get("world")
         if seed is not None:
             seed, number = whole_number(seed, 0, "$.seed"), 0
         else:
             seed, number = (secrets.randbits(62), 0) if last is None else (last.seed, last.number + 1)
         if self.settings.worlds == "drawn":
             default = rng.stream(seed, "world", episode=number).integers(2**31).item()
-            self._enter_world(default if chosen is None else whole_number(chosen, 0, "$.options.world"))
-        elif chosen is not None:
-            raise ConfigError(f"got {short(chosen)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
+            self._enter_world(default if world_number is None else whole_number(world_number, 0, "$.options.world"))
+        elif world_number is not None:
+            raise ConfigError(f"got {short(world_number)}; wanted no world, or worlds = 'drawn'", at="$.options.world")
         self._episode = episode = self._begin(seed, number)
         self.agents = self.possible_agents.copy()
         infos = self._initial_infos(episode)

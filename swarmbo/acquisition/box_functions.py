@@ -27,7 +27,7 @@ class ComposedFunctions(BoxFunctions):
 
     @classmethod
     def made_of(cls, inner: BoxFunctions, **own: Any) -> Self:
-        """Make functions from one other, with its box and other fields, except those in ``own``."""
+        """Make functions from another object, with its box and other fields, except the fields in ``own``."""
         inherited = {known.name: getattr(inner, known.name) for known in fields(BoxFunctions)}
         return cls(**(inherited | own), others=(inner,))
 
@@ -172,7 +172,7 @@ class BeliefFunctions(BoxFunctions):
         return cls(**on_box(belief, box), belief=belief, **more)
 
     def merit(self, stack: FactorStack, mean: Values, std: Values) -> tuple[Values, Any, Any]:
-        """Value (g, m) of means and standard deviations (g, m), and its derivatives by both."""
+        """Value (g, m) of means and standard deviations (g, m), and its derivatives with respect to both."""
         raise NotImplementedError(f"{type(self).__name__} lacks a merit")
 
     def marginals(self, stack: FactorStack, U: Points, *, gradient: bool = False) -> Marginals:
@@ -196,7 +196,7 @@ class BeliefFunctions(BoxFunctions):
     def _terms(
         self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Terms of the sum, or objectives if ``climbs``, and derivatives by mean and variance. Here: the merit."""
+        """Terms of the sum, or objectives if ``climbs``, and derivatives in mean and variance. Here: the merit."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
         told: Any = self.merit(stack, marginals.mean, std)  # it may be a user's own
         is_triple = isinstance(told, tuple | list) and len(told) == 3 and np.shape(told[0]) == std.shape

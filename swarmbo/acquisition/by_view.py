@@ -40,7 +40,7 @@ class EachSends(NamedTuple):
 
     purpose: str  # purpose of the messages
     senders: tuple[str, ...]  # sending agents
-    # computes a value from an agent's own belief, common knowledge and, if in turn, the values sent before (else an
+    # computes a value from an agent's own belief, common knowledge and, if sequential, the values sent before (else an
     # empty table); values are numbers, text, None, and lists of these
     value_of: ValueOf
     fits: FitsValue  # check of a received value
@@ -60,7 +60,7 @@ def each(
 def in_turn(
     situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
 ) -> ViewSteps[Any]:
-    """Values of some agents, by agent; each waits for those before it. Computed here if all share a belief."""
+    """Values of some agents, by agent; each waits for the agents before it. Computed here if all share a belief."""
     return _values(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True))
 
 
@@ -88,7 +88,7 @@ def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], A
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
-    """Situation without places where measurements probably fail; each separate belief judges its agent's places."""
+    """Situation without locations where measurements probably fail, judged by each agent's separate belief."""
     if not (situation.required or isinstance(situation.belief, Views)):
         return situation
 
@@ -105,7 +105,7 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
 
 
 def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
-    """Equal belief that predicts fast at the agents' candidates."""
+    """The same belief, with fast predictions at the agents' candidates."""
     own = {agent: situation.candidates[agent] for agent in situation.movers}
     places = own if isinstance(belief, Views) else {"all": situation.numbered[0]}
     return quick_at(belief, places) if own else belief
@@ -114,25 +114,25 @@ def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 def greedy_picks(
     situation: Situation, choose: Chooser, fast: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
-    """Sequential greedy choices: the best place of each agent in turn, none twice, given the earlier choices.
+    """Sequential greedy choices: agent by agent, the best location that is not taken, given the earlier choices.
 
     Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. Abstaining agents and
     those without a free place are missing. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
     everywhere, numbers = situation.numbered
-    every = np.concatenate([np.zeros(0, dtype=int), *numbers.values()])  # of each agent from its ``first`` on
+    every = np.concatenate([np.zeros(0, dtype=int), *numbers.values()])  # an agent's begin at its ``first``
     first = dict(zip(numbers, np.cumsum([0, *map(len, numbers.values())]).tolist(), strict=False))
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
-        places, own = candidates[agent], view_of(belief, agent)
-        taken = every[[first[other] + row for other, row in before.items() if row is not None]]
+        places, view = candidates[agent], view_of(belief, agent)
+        used = every[[first[other] + row for other, row in before.items() if row is not None]]
         is_free = np.ones(len(everywhere), dtype=bool)
-        is_free[taken] = False
+        is_free[used] = False
         left = np.flatnonzero(is_free[numbers[agent]])
-        if len(taken):
-            own = own.condition_on_pending(relevant_places(own, places, everywhere[taken], situation.domain))
-        chosen = choose(agent, own, places[left]) if len(left) else None
+        if len(used):
+            view = view.condition_on_pending(relevant_places(view, places, everywhere[used], situation.domain))
+        chosen = choose(agent, view, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 
     def fits(agent: str, row: Any) -> bool:

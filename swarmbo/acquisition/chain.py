@@ -1,6 +1,6 @@
-"""Order of the robots along the chain, and assignment of places that several of them can reach.
+"""Order of the agents along the chain, and assignment of locations that several of them can reach.
 
-With Markov order B a robot considers only its next B neighbours of the chain, so those should be the nearest in space,
+With Markov order B an agent considers only its next B neighbours of the chain, so those should be the nearest in space,
 whose measurements are most informative about its own.
 
 Near measurements screen off those behind them: of 255 others the nearest 64 suffice.
@@ -81,7 +81,7 @@ def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
 
 
 def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i: int, start: int, reach: float) -> int:
-    """First j >= start for which the path is shorter with i to j reversed, else n; ``reach`` is the farthest pair."""
+    """First j >= start for which reversing i to j shortens the path, else n; ``reach`` is the largest distance."""
     ends, after = path[start:], path[start + 1 :]
     cut, join = np.zeros((2, len(ends)))
     if i:
@@ -124,7 +124,7 @@ def nearest(places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], 
 
 
 def numbered(candidates: Candidates, agents: Sequence[str]) -> Numbered:
-    """Distinct candidates (u, d) of some agents, in the order of coordinates, and their numbers by agent."""
+    """Distinct candidates (u, d) of some agents, in the order of coordinates, and each agent's indices of them."""
     if not agents:
         return np.zeros((0, 1)), {}
     places, numbers = unique_places(np.concatenate([candidates[agent] for agent in agents]))
@@ -140,55 +140,55 @@ def divide(
     claims: Spots | None = None,
     known: Numbered | None = None,
 ) -> dict[str, Float[np.ndarray, "_ d"]]:
-    """Give each contested place to one of the robots that could not settle it by a common factor.
+    """Assign each location that several agents without a common factor could choose to one of them.
 
-    Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep their places.
-    Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
-    distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
-    one. ``claims`` are places that robots keep in any case, one each and all different; ``known`` is the result of
-    ``numbered`` for these robots.
+    Agents at most ``order`` apart in one chain share a factor, which forbids them the same location; both keep it.
+    Otherwise a location goes to the agent that claims it, else to the nearest; ties, and unknown distances, are broken
+    round-robin. An agent left without a location gets an unclaimed one from agents with two or more. ``claims`` has
+    one location per agent, all different, which it keeps in any case; ``known`` is the result of ``numbered`` for
+    these agents.
 
-    An example of order 1: robots a, b, c at 0, 2, 4 of a line reach places 0 to 2, 1 to 3, 2 to 4. Only a and c, which
-    share no factor, contest a place: 2, as far from both. It is c's turn, so a keeps 0 and 1, and c keeps 2 to 4.
+    An example of order 1: agents a, b, c at 0, 2, 4 of a line reach locations 0 to 2, 1 to 3, 2 to 4. Only a and c,
+    which share no factor, contest a location: 2, as far from both. The tie goes to c: a keeps 0, 1, and c keeps 2 to 4.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
         return {}
     places, by_agent = known or numbered(candidates, agents)
     numbers, shares = [by_agent[agent] for agent in agents], shares_factor(chains, order)
-    claimed = np.full(len(agents), -1)  # number of the place that each robot claims
+    claimed = np.full(len(agents), -1)  # index of the location that each agent claims
     for robot, agent in enumerate(agents):
         if claims and agent in claims:
             claimed[robot] = max(numbers[robot][(candidates[agent] == claims[agent]).all(axis=1)], default=-1)
     unknown = np.full(places.shape[1], np.inf)
     stand = np.array([positions.get(agent, unknown) for agent in agents])
-    # pairs of a place and a robot that reaches it, place by place: in a large team only a few robots do
+    # pairs of a location and an agent that reaches it, sorted: in a large team, few agents reach a location
     codes = np.sort(np.concatenate([own * len(agents) + robot for robot, own in enumerate(numbers)]))
     place, robot = np.divmod(codes[np.diff(codes, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
     distance = np.linalg.norm(places[place] - stand[robot], axis=1)
     distance[place == claimed[robot]] = -np.inf
-    kept = _winners(place, robot, distance, shares, order)
-    for robot in np.flatnonzero(~kept.any(axis=1)):
+    is_kept = _winners(place, robot, distance, shares, order)
+    for robot in np.flatnonzero(~is_kept.any(axis=1)):
         wanted = np.setdiff1d(numbers[robot], claimed)
         if len(wanted):
-            _get_one_back(int(robot), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[robot], axis=1))
-    return {agent: candidates[agent][kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
+            _get_one_back(int(robot), is_kept, shares, wanted, np.linalg.norm(places[wanted] - stand[robot], axis=1))
+    return {agent: candidates[agent][is_kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
 
 
 def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:
-    """Mask of the places that each robot keeps, from pairs of a place and a robot that reaches it, place by place.
+    """Mask of the locations that each agent keeps, from pairs of a location and an agent that reaches it, sorted.
 
-    A place's nearest robot keeps it; so does every next one that shares a factor with all that keep it already.
+    A location's nearest agent keeps it; so does each next agent that shares a factor with all agents that keep it.
     """
     turns = (robot - place) % len(shares)  # deal out where distances tie
     nearest = robot[_nearest(place, distance, turns)]
     may_win = shares[nearest[place], robot]  # the nearest, and those that share a factor with it
     place, robot, distance, turns = place[may_win], robot[may_win], distance[may_win], turns[may_win]
-    robot = robot[np.lexsort((turns, distance, place))]  # for every place its nearest robot, then the next …
+    robot = robot[np.lexsort((turns, distance, place))]  # for each location its nearest agent, then the next …
     rank = np.arange(len(place)) - np.searchsorted(place, place)
-    by_rank = np.full((len(nearest), rank.max(initial=-1) + 1), -1)  # place by place; -1: no robot of this rank
+    by_rank = np.full((len(nearest), rank.max(initial=-1) + 1), -1)  # row: location; -1: no agent of this rank
     by_rank[place, rank] = robot
-    winners = np.full((len(nearest), order + 1), -1)  # each at most order apart from all others in one chain
+    winners = np.full((len(nearest), order + 1), -1)  # those of a location are at most order apart
     for candidate in by_rank.T:
         rows = np.flatnonzero(candidate >= 0)
         before, next_robot = winners[rows], candidate[rows]
@@ -201,7 +201,7 @@ def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, 
 
 
 def _nearest(place: Indices, distance: Distances, turns: Indices) -> Int[np.ndarray, " p"]:
-    """Row of the nearest robot of each place; of robots at equal distances, the one whose turn is first."""
+    """Row of the nearest agent of each location; of agents at equal distances, the first by ``turns``."""
     starts = np.flatnonzero(np.diff(place, prepend=-1))
     rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[place])
     rows = rows[np.lexsort((turns[rows], place[rows]))]
@@ -209,14 +209,14 @@ def _nearest(place: Indices, distance: Distances, turns: Indices) -> Int[np.ndar
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
-    """Mask of pairs of robots, chain after chain, that are at most ``order`` apart in one of them."""
+    """Mask of pairs of agents, chain after chain, that are at most ``order`` apart in one of the chains."""
     chain = np.concatenate([np.full(len(agents), number) for number, agents in enumerate(chains)])
     place = np.concatenate([np.arange(len(agents)) for agents in chains])
     return (chain[:, None] == chain) & (np.abs(place[:, None] - place) <= order)
 
 
 def _get_one_back(a: int, kept: Mask, shares: Mask, wanted: Indices, distance: Distances) -> None:
-    """Give robot a the nearest wanted place whose other keepers have more than one, if any (changes ``kept``)."""
+    """Give agent ``a`` the nearest wanted location of agents that keep others too, if any (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
         rivals = np.flatnonzero(kept[:, place] & ~shares[a])
         if (kept[rivals].sum(axis=1) > 1).all():
@@ -228,10 +228,10 @@ def _get_one_back(a: int, kept: Mask, shares: Mask, wanted: Indices, distance: D
 def assign(
     agents: Sequence[str], places: Candidates, enough: int, claims: Spots | None = None
 ) -> tuple[list[str], list[str]]:
-    """Divide robots into participants, of which no two ever need the same place, and the others, in given order.
+    """Divide agents into participants, of which no two ever need the same location, and the others, in given order.
 
-    Robots with ``enough`` places can always avoid the others; those with fewer are matched to distinct places, as many
-    of them as possible. Robots with a claim always take part: only they may be matched to claims.
+    Agents with ``enough`` locations can always avoid the others; as many agents with fewer locations as possible are
+    matched to distinct locations. Agents with a claim always take part: only they may be matched to claims.
     """
     claims = claims or {}
     taken = {tuple(place.tolist()) for place in claims.values()}
@@ -242,13 +242,13 @@ def assign(
 
 
 def matched(wanted: Candidates) -> Spots:
-    """Distinct places for as many robots as possible, out of the places that each wants."""
+    """Distinct locations for as many agents as possible, out of the locations that each wants."""
     counts = [len(places) for places in wanted.values()]
     if not any(counts):
         return {}
     places, numbers = numbered(wanted, tuple(wanted))
     robots, columns = np.repeat(np.arange(len(counts)), counts), np.concatenate([*numbers.values()])
     graph = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
-    # deterministic for one order of robots and places
+    # deterministic for one order of agents and locations
     matching = maximum_bipartite_matching(graph, perm_type="column")
     return {agent: places[place] for agent, place in zip(wanted, matching, strict=True) if place >= 0}

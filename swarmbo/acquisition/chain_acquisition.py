@@ -75,17 +75,17 @@ class ChainAcquisition(Acquisition, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         wanted = f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})"
-        # from order 8 on no table is large enough, and the power of a huge one would take very long
+        # for order 8 or more no table is large enough, and the power of a huge order would take very long
         require(self, "markov_order", lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries, wanted)
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
-        """Utility of locations in a round with ``n_agents`` measuring agents; by default all that can move."""
+        """Utility of locations in a round in which ``n_agents`` measure; by default all agents that can move."""
         raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement utility)")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
         """Belief by which locations are valued: the agents' belief, unless a subclass replaces it.
 
-        If agents have separate beliefs, only locally available ones are used (``swarmbo.belief.has_view``).
+        If agents have separate beliefs, only those known locally are used (``swarmbo.belief.has_view``).
         """
         return situation.belief
 
@@ -176,7 +176,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
     def _shortlist_size(self, arity: int, n_agents: int) -> int:
-        """Largest length of shortlists for which tables over ``arity`` of them keep the limit of entries."""
+        """Largest length of shortlists for which tables over ``arity`` of them have at most ``table_entries``."""
         entries, least = self.table_entries, 2 * self.markov_order + 1
         if n_agents > _LARGE_TEAM:
             entries = max(_FULL_TABLES * entries // n_agents, min(entries, least**arity))
@@ -185,7 +185,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     def _territories(
         self, situation: Situation, claims: Spots
     ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
-        """Chains, and the places, at least one, that each robot in them may choose."""
+        """Chains of agents, and the locations, at least one, that each of these agents may choose."""
         agents = situation.movers
         while True:
             links = situation.links
@@ -231,7 +231,7 @@ def _given_other_picks(
     places: Candidates,
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """Beliefs of agents, given the sequential choices of agents with which they share no factor."""
+    """Belief of each agent, given the sequential choices of the agents with which it shares no factor."""
     # Only choices near an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     numbers = [number for number, agent in enumerate(agents) if agent in picks]

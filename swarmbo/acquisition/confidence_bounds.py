@@ -126,7 +126,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
 
 
 def check_groups(acquisition: Acquisition, graph: FactorGraph, outcomes: OutcomeMode, *, is_learned: bool) -> None:
-    """Refuse overlapping groups of Add-GP-UCB unless scopes are learned, and learned ones with outcomes per factor."""
+    """Refuse overlapping groups of Add-GP-UCB unless they are learned, and learned groups with outcomes per factor."""
     if not isinstance(acquisition, AddGPUCB):
         return
     if acquisition.groups == "learned" and outcomes == "per-factor":
@@ -229,12 +229,12 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
             beta = schedules.continuous_beta(*smooth)
         points = math.ceil(schedules.lattice_points(*smooth)) if self.lattice == "lemma-5" else 0
         is_second = (t + len(situation.pending)) % 2 == 1  # in a batch, too
-        boldness = _BOLDER if self.exploration == "practical" and is_second and _is_stuck(belief) else 1.0
+        boldness = _BOLDER if self.exploration == "practical" and is_second and _is_stalled(belief) else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief.by_factor_ahead, sqrt_beta=weights, lattice_points=points)
 
 
-def _is_stuck(belief: AdditiveGP) -> bool:
+def _is_stalled(belief: AdditiveGP) -> bool:
     """True if the posterior means of the last evaluations of one factor gained nothing."""
     if len(belief.graph.factors) > 1 or belief.has_time or belief.n_data <= _STUCK:
         return False

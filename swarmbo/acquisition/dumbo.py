@@ -41,7 +41,7 @@ class NeighbourhoodBounds(BeliefFunctions):
         return 2 if self.coupled else 1
 
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
-        """First w_i, then 1/S_i."""
+        """The numbers that factors publish: first w_i, then 1/S_i."""
         self.check_owned(stack)
         w = self._published_variance(stack, self.belief.local(stack, U).var)
         return w if not received else 1.0 / np.sqrt(w + received[0])
@@ -49,7 +49,7 @@ class NeighbourhoodBounds(BeliefFunctions):
     def _terms(
         self, stack: FactorStack, marginals: Marginals, received: Received, *, climbs: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bound, or with ``climbs`` the factor's objective, and the derivatives by mean and variance."""
+        """Bound, or with ``climbs`` the factor's objective, and derivatives with respect to mean and variance."""
         w = self._published_variance(stack, marginals.var)
         root = np.sqrt(w + (received[0] if received else 0.0))
         bound, slope = root, 0.5 / root

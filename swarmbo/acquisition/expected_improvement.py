@@ -46,7 +46,7 @@ _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3,
 
 
 def log_improvement(mean: utility.Table, std: utility.Table) -> tuple[utility.Table, utility.Table, utility.Table]:
-    """Log E[max(Y, 0)] of normal Y (std > 0), and its derivatives by mean and std (Ament et al. 2023, section 4)."""
+    """Log E[max(Y, 0)] of normal Y (std > 0), and derivatives in mean and std (Ament et al. 2023, section 4)."""
     log_h, cdf_ratio, pdf_ratio = _ratios(mean / std)
     return log_h + np.log(std), cdf_ratio / std, pdf_ratio / std
 
@@ -105,9 +105,9 @@ class JointImprovement(PlaceUtility):
         return np.exp(self.rank(mean, var))
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Logarithm of the improvement, which also orders places with almost none."""
+        """Logarithm of the improvement, which also ranks locations with almost no expected improvement."""
         gap = mean - self.over
-        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller ones z² would overflow
+        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller numbers z² would overflow
         std = np.maximum(np.sqrt(var), least)
         return _ratios(gap / std)[0] + np.log(std)  # derivatives of `log_improvement` would overflow
 
@@ -134,7 +134,7 @@ class JointImprovement(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """Entry of ``table`` for one choice given any number of others, more precisely."""
+        """One entry of ``table``: a choice given any number of others; more precise than ``table``."""
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))
@@ -159,7 +159,7 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 
 
 def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """Loadings [i, k] of agent i's candidates on successor k's normal, k <= i (all k for i = 0); rest variance."""
+    """Loadings [i, k] of agent i's candidates on successor k's normal, k <= i (all k for i = 0); residual variance."""
     n = len(block.means)
     covariances = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
     covariances |= {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
@@ -168,12 +168,12 @@ def _whitened(block: utility.Block) -> tuple[dict[tuple[int, int], np.ndarray], 
     for k in range(1, n):
         root = np.sqrt(np.maximum(covariances[k, k], floor))
         spread[k, k] = root
-        others = [0, *range(k + 1, n)]
-        for i in others:
+        agents = [0, *range(k + 1, n)]
+        for i in agents:
             limit = np.sqrt(np.maximum(covariances[i, i], 0.0))  # largest loading, which rounding may exceed
             spread[i, k] = np.clip(covariances[min(i, k), max(i, k)] / root, -limit, limit)
-        for place, i in enumerate(others):
-            for j in others[place:]:
+        for index, i in enumerate(agents):
+            for j in agents[index:]:
                 covariances[i, j] = covariances[i, j] - spread[i, k] * spread[j, k]
     return spread, np.maximum(covariances[0, 0], floor)
 

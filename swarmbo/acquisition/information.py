@@ -16,8 +16,8 @@ from swarmbo.settings import Positive, ProperFraction
 class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)): for the peak of a field.
 
-    Robot n of the chain chooses location x_n of the batch by w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB).
-    Psi_n|nB is the conditional variance of the scaled residual at x_n, given the locations of the next B robots. The
+    Agent n of the chain chooses location x_n of the batch by w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB).
+    Psi_n|nB is the conditional variance of the scaled residual at x_n, given the locations of the next B agents. The
     belief's prior variance is s_f^2 (1 in the paper). The sum of these roots replaces the root of a sum in eq. (2).
 
     The paper's regret bound does not hold with motion limits and shortlists; the schedule ``theory`` is for study.

@@ -35,13 +35,13 @@ class Safeguard:
     def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
         """Final batch, chain by chain.
 
-        Starting at the end of a chain, agents abstain if their place is not worth its price, given the places of later
+        Starting at the end of a chain, agents abstain if their place's utility is below its price, given those of later
         agents. Then the sequential greedy places are taken instead if their value is larger by the objective of the
         agreement, eq. (5). In a chain with more agents than a local function considers, they are also taken if their
         value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which
         neighbours measure with the noise that scales Psi.
 
-        Agents with separate beliefs report in turn if they abstain, and then the value of each of the two batches.
+        Agents with separate beliefs first report one by one if they abstain, then the value of each batch.
         ``points`` are the agreed places (d,) of measuring agents; no place twice.
         """
         settled: Batch = {}
@@ -62,7 +62,7 @@ class _Check:
 
     def __init__(self, given: Safeguard, chain: Sequence[str], agreed: Batch, rival: Batch, *, shared: bool) -> None:
         self.given, self._chain, self._agreed, self._rival = given, list(chain), agreed, rival
-        self._place = {agent: place for place, agent in enumerate(chain)}
+        self._index_of = {agent: index for index, agent in enumerate(chain)}
         places = [*agreed.values(), *rival.values()]
         self._places = np.array(places) if places else np.empty((0, 1))
         self._rows = {place.tobytes(): row for row, place in enumerate(places)}
@@ -70,17 +70,17 @@ class _Check:
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
     def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
-        agreed, given, chain = self._agreed, self.given, self._chain
+        agreed, safeguard, chain = self._agreed, self.given, self._chain
         rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
-            behind = chain[self._place[agent] + 1 :]
+            behind = chain[self._index_of[agent] + 1 :]
             measuring = (rows[other] for other in behind if other in agreed and before.get(other, True))
             ahead = [*islice(measuring, IN_SIGHT)][::-1]
-            is_worth_it = self._term(agent, [rows[agent], *ahead]) > given.utilities[agent].opt_out_utility
+            is_worth_it = self._term(agent, [rows[agent], *ahead]) > safeguard.utilities[agent].opt_out_utility
             return agent in situation.unscaled or bool(is_worth_it)
 
-        paying = [agent for agent in reversed(chain) if agent in agreed and agent in given.prices]
+        paying = [agent for agent in reversed(chain) if agent in agreed and agent in safeguard.prices]
         if not paying:
             return agreed
         stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
@@ -111,7 +111,7 @@ class _Check:
     def _adds(self, agent: str, batch: Mapping[str, int], order: int, to_the_letter: bool) -> float:
         if agent not in batch:
             return float(self.given.utilities[agent].opt_out_utility)
-        ahead = self._chain[self._place[agent] :][: order + 1]
+        ahead = self._chain[self._index_of[agent] :][: order + 1]
         return float(self._term(agent, [batch[other] for other in ahead if other in batch], to_the_letter))
 
     def _term(self, agent: str, rows: Sequence[int], to_the_letter: bool = False) -> float:
@@ -120,7 +120,7 @@ class _Check:
         return value([at[row] for row in rows], to_the_letter) - self.given.prices.get(agent, 0.0)
 
     def _values(self, agent: str, asked: Sequence[int]) -> tuple[BatchValue, dict[int, int]]:
-        """Batch values over at least the requested rows, and the position of each row."""
+        """Batch values over at least the requested rows, and the index of each row in them."""
         utility, belief = self.given.utilities[agent], self.given.beliefs[agent]
         key = "" if self._asks_all else agent, id(utility), id(belief)
         if key not in self._known or not self._known[key][1].keys() >= set(asked):
@@ -129,7 +129,7 @@ class _Check:
         return self._known[key]
 
     def _in_sight(self, agent: str) -> list[int]:
-        near, both = self._chain[self._place[agent] :][: IN_SIGHT + 1], (self._agreed, self._rival)
+        near, both = self._chain[self._index_of[agent] :][: IN_SIGHT + 1], (self._agreed, self._rival)
         return [self._rows[batch[other].tobytes()] for batch in both for other in near if other in batch]
 
 
@@ -165,7 +165,7 @@ class LocalProblem:
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
     def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
-        """Sum of the factors for measuring agents' places on their shortlists; None if a choice is not on its list.
+        """Sum of the factors at the measuring agents' choices; None if a choice is not on its agent's shortlist.
 
         Agents with separate beliefs send the values of their factors.
         """
@@ -206,7 +206,7 @@ class LocalProblem:
 
 def added(terms: Iterable[float]) -> float:
     """Sum in the given order, with the same bits for floats and for NumPy numbers."""
-    # not sum(): it adds floats with compensation from Python 3.12 on, and NumPy's numbers without
+    # not sum(): it adds floats with compensation since Python 3.12, and NumPy's numbers without
     total = 0.0
     for term in terms:
         total += term

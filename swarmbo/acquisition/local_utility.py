@@ -16,10 +16,10 @@ from swarmbo.belief.gp.spatial import PosteriorCache
 from swarmbo.settings import require
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# all covariances between places are computed at once, which is then cheaper, if the number of places is at most so many
-# times that of picks
+# all covariances between places are computed at once if there are at most this many places per pick, as this is then
+# cheaper
 _MANY = 32
-_ROWS = 8  # the same for beliefs with fast single rows
+_ROWS = 8  # the same for beliefs that compute single rows fast
 _FIRST = 32  # number of places evaluated first; then it doubles each time
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
@@ -173,15 +173,15 @@ class LocalUtility(PlaceUtility):
         assert isinstance(belief, KnownPlaces)
         at_most = self.single(*belief.of_rows(rows, on_data=True))
         order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
-        chosen = int(order[0])
+        best = int(order[0])
         while n < len(places) and at_most[order[n]] >= value:
             part = np.sort(order[n : max(_FIRST, 2 * n)])
             found = self.single(*belief.of_rows(rows[part]))
             first = int(found.argmax())
-            if (found[first], -int(part[first])) > (value, -chosen):  # ties go to the first, as in a full evaluation
-                chosen, value = int(part[first]), float(found[first])
+            if (found[first], -int(part[first])) > (value, -best):  # ties go to the first, as in a full evaluation
+                best, value = int(part[first]), float(found[first])
             n = max(_FIRST, 2 * n)
-        return None if price is not None and value - price <= self.opt_out_utility else chosen
+        return None if price is not None and value - price <= self.opt_out_utility else best
 
     def gain(self, var: Table, out: Table | None = None) -> Table:
         """Information term ``bonus`` sqrt(log Psi), from variances given the neighbours' measurements."""

@@ -2,8 +2,8 @@
 
 Without a failure or a region, they are not used. The learned classifier of failures (``swarmbo.belief.model.success``)
 is a sum of terms. Each factor keeps its own terms above a least value, and a point that is still too likely to fail
-moves back towards a successful one. A factor with all variables of a region avoids it and a margin; a region without
-such a factor becomes one. Points that are still inside are moved out in the last step of a decision.
+moves back towards a successful one. A factor with all variables of a region avoids it and a margin; if there is none,
+the region becomes a factor. Points that are still inside are moved out in the last step of a decision.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ def with_requirements(
     *,
     tight: bool = False,
 ) -> PenalisedFunctions:
-    """Local functions with penalties that keep requirements, as far as each factor can alone.
+    """Local functions with penalties for violated requirements, as far as each factor can judge these alone.
 
     Args:
         functions: The objective.
@@ -111,14 +111,14 @@ def with_requirements(
         shared = _terms_by_factor(requirement, scopes)
         # if not tight, each factor may use the whole margin, as if the other factors stayed at the origin
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
-        place = {int(column): i for i, column in enumerate(requirement.columns)}
+        index_of = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
-            inside = tuple(i for i, column in enumerate(scopes[factor]) if column in place)
-            columns = np.array([place[scopes[factor][i]] for i in inside])
-            own = origin[[scopes[factor][i] for i in inside]]
+            axes = tuple(i for i, column in enumerate(scopes[factor]) if column in index_of)
+            columns = np.array([index_of[scopes[factor][i]] for i in axes])
+            own = origin[[scopes[factor][i] for i in axes]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             violation = partial(_logits_below, floor, requirement, terms, columns)
-            penalties.setdefault(factor, []).append(Penalty(violation, inside, _SOFT, _STEEP * weights[factor]))
+            penalties.setdefault(factor, []).append(Penalty(violation, axes, _SOFT, _STEEP * weights[factor]))
     return PenalisedFunctions.made_of(functions, penalties=penalties)
 
 
@@ -218,7 +218,7 @@ def _logits_below(
 
 
 def _depth_within(limit: Limit, U: OwnPoints) -> Violation:
-    """Depth of points within a region or its margin, in sides of the box."""
+    """Depth of points inside a region or its margin, in box widths."""
     depth, slope = limit.region.depth(U, limit.bounds)
     return depth + limit.margin, slope
 
@@ -226,12 +226,12 @@ def _depth_within(limit: Limit, U: OwnPoints) -> Violation:
 def _missing_logits(
     needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Point
 ) -> Float[np.ndarray, " m"]:
-    """Missing logits of points; at the origin, none are missing."""
+    """Logits by which points miss a requirement; 0 at the origin."""
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 
 def _terms_by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:
-    """Terms of a requirement that lie within a scope, each with the first factor that has such a scope."""
+    """Terms of a requirement that lie within a factor's scope, each assigned to the first such factor."""
     out: dict[str, list[Term]] = {}
     for term in requirement.model.terms:
         own = {int(requirement.columns[column]) for column in term.columns}

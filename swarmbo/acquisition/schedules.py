@@ -1,7 +1,7 @@
 """Schedules of exploration weights: alpha and beta of fields, and beta of sums of confidence bounds.
 
-``theory`` follows the papers' theorems; it is safe, and far too cautious in practice. ``practical`` is 0.2 d log(2t)
-with d per method, and ``annealed`` falls with the rounds; they carry no guarantee. ``paper`` is the choice of a paper's
+``theory`` follows the papers' theorems; in practice it explores far too much. ``practical`` is 0.2 d log(2t), with d
+by method, and ``annealed`` falls with the rounds; they carry no guarantee. ``paper`` is the choice of a paper's
 authors if it differs. Schedules of fields assume a prior variance of at most 1. For functions t counts all evaluations,
 the initial design included.
 """

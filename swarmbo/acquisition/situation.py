@@ -90,7 +90,7 @@ class Situation:
     unscaled: Collection[str] = ()
 
     def likely_rows(self, agent: str) -> list[int] | None:
-        """Rows of places where an agent's measurement probably succeeds, or is almost the likeliest to; None: all."""
+        """Rows of locations where an agent's measurement is likely to succeed, or nearly the likeliest; None: all."""
         places = self.candidates[agent]
         if agent not in self.required or not len(places):
             return None
@@ -122,7 +122,7 @@ class Situation:
         return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
 
     def best_measured(self) -> float:
-        """Largest posterior mean over measured and pending places; without any, over reachable ones."""
+        """Largest posterior mean over measured and pending locations; if none, over reachable locations."""
         if self.measured is None or not len(self.measured):
             return self.best_mean()
         return float(self.belief.posterior_mean(np.unique(self.measured, axis=0)).max())

@@ -39,7 +39,7 @@ from swarmbo.spaces import Domain
 
 
 def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order: for each nearly cubic cell
+    """About ``n_places`` locations, spread evenly over what is measurable, in a fixed order: for each nearly cubic cell
     of the map, the site nearest to its centre, or its centre if ``sites`` is None.
     """
     given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
@@ -79,7 +79,7 @@ def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: in
 
 
 def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:
-    """Cells along each side: at most ``n_places`` in all, and as cubic as whole numbers allow."""
+    """Cells along each side: at most ``n_places`` in all, and as nearly cubic as possible."""
     counts = np.ones(len(sides), dtype=int)
     while True:
         longest = int(np.argmax(sides / counts))
@@ -111,12 +111,12 @@ class TargetUtility(Utility):
         C, M = cache.cov(own, own), (told * self.weights) @ told.T
 
         def of_first(rows: Sequence[int], to_the_letter: bool) -> float:
-            first, others = rows[0], list(rows[1:])
-            noisy = C[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
-            gain = np.linalg.solve(noisy, C[others, first])
-            var = C[first, first] - gain @ C[others, first]
-            square = M[first, first] - 2.0 * gain @ M[others, first]
-            square += gain @ M[np.ix_(others, others)] @ gain
+            first, successors = rows[0], list(rows[1:])
+            noisy = C[np.ix_(successors, successors)] + self.noise_variance * np.eye(len(successors))
+            gain = np.linalg.solve(noisy, C[successors, first])
+            var = C[first, first] - gain @ C[successors, first]
+            square = M[first, first] - 2.0 * gain @ M[successors, first]
+            square += gain @ M[np.ix_(successors, successors)] @ gain
             return float(max(square, 0.0) / (max(var, 0.0) + self.noise_variance))
 
         return of_first
@@ -232,7 +232,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         settings.require(self, "level", lambda _: is_free, "no level, or the task 'level'")
 
     def aim(self, level: float | None) -> Goal:
-        """Task of the settings; without one ``level`` if a level is stated, else ``map``."""
+        """Task of the settings; if unset, ``level`` if a level is stated, else ``map``."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:

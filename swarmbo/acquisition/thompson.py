@@ -26,7 +26,7 @@ from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
 
-_MOST = 1024  # most places of a draw, whose cost is cubic: a tenth of a second for so many
+_MOST = 1024  # most locations of a draw, whose cost is cubic: a tenth of a second for this number
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) 
     suffices.
 
     Half of the list is the greedy batch: each pick ranks highest once the earlier picks are taken as measured, so the
-    list is spread out. The rest are the highest ranks by themselves, for density at promising places. The place of
+    list is spread out. The rest have the highest individual ranks, for density at promising places. The place of
     highest rank is always on it.
     """
     if len(places) <= size:
@@ -103,7 +103,7 @@ def shortlist(belief: PlaceBelief, places: Places, size: int, utility: Utility) 
 
 
 def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
-    """Pick different places one by one, each with the earlier ones as measured (GP-BUCB, Desautels et al. 2014)."""
+    """Pick different locations one by one, given the earlier picks as measured (GP-BUCB, Desautels et al. 2014)."""
     left, picks = np.arange(len(scores.rank)), np.empty(size, dtype=int)
     for n in range(size):
         best = int(scores.rank[left].argmax())  # among those left: ranks may be -inf

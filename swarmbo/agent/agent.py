@@ -225,14 +225,14 @@ class Agent(RestorableAgent):
             ShapeError: If an outcome is not a number, or a location is over 100 of the box's longest sides away.
         """
         order, locations = self._own_rows.next_order, None if location is None else {self.name: location}
-        given = told.ToldOutcome(outcome, point, locations, noise_std, failed)
+        told_outcome = told.ToldOutcome(outcome, point, locations, noise_std, failed)
         query_id = own_rows.UNREQUESTED if query is None and self.problem.is_field else query_name(query)
-        before = self._unlogged_rows.by_query.get(query_id, own_rows.OwnRow(0))
+        earlier_row = self._unlogged_rows.by_query.get(query_id, own_rows.OwnRow(0))
         if query_id == own_rows.UNREQUESTED and point is None:
-            row = self._inputs.checked_unrequested(before, given, order)
+            row = self._inputs.checked_unrequested(earlier_row, told_outcome, order)
         else:
             reporter = None if self.participants is None else self.participants.members[0]
-            row = self._inputs.checked_outcome(self._log, query_id, before, given, order, reporter)
+            row = self._inputs.checked_outcome(self._log, query_id, earlier_row, told_outcome, order, reporter)
         if row is not None:
             self._own_rows = self._own_rows.with_row(query_id, row)
 
@@ -293,12 +293,12 @@ class Agent(RestorableAgent):
         """
         self._require_idle("given unrequested evaluations")
         present, order = self._log.round - 1, self._own_rows.attach_order
-        given, takes_rounds = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.takes_rounds
+        told_rows, takes_rounds = tables.Rows(points, outcomes, agents, rounds, noise_std), self._learner.takes_rounds
         if isinstance(self._learner, FieldLearner):
-            data = tables.attached(given, self.problem, takes_rounds=takes_rounds)
+            data = tables.attached(told_rows, self.problem, takes_rounds=takes_rounds)
             self._own_rows = self._own_rows.with_data(self.problem, self.name, data, present, fades=takes_rounds)
             return
-        rows = self._inputs.checked_attached(given, present, order, takes_rounds=takes_rounds)
+        rows = self._inputs.checked_attached(told_rows, present, order, takes_rounds=takes_rounds)
         self._own_rows = self._own_rows.with_attached(rows)
 
     def _require_idle(self, request: str) -> None:

@@ -72,11 +72,11 @@ class DeadlineProgress:
 Out = TypeVar("Out")
 Numbers = Float[np.ndarray, "k m"]
 Points = Float[np.ndarray, "*k n"]
-_NEAR = 1.0  # largest distance of a point outside the cube, in sides
+_NEAR = 1.0  # largest distance of a point outside the cube, in box widths
 
 
 class Stage(NamedTuple):
-    """Parallel programs of one purpose; answered by their outcomes."""
+    """Request to run programs of one purpose in parallel; answered by their outcomes."""
 
     purpose: str
     programs: Callable[[Post], Iterable[Program[Any]]]
@@ -116,7 +116,7 @@ class AgentDriver:
     def _compose_points(
         self, purpose: str, points: Points, owners: Sequence[str] = (), substitutes: Sequence[str] = ()
     ) -> StageSteps[Points]:
-        """Joint points from owners' values; the first present of the ``substitutes`` gives those of absent owners."""
+        """Joint points from owners' values; the first present agent of ``substitutes`` gives absent owners' values."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in substitutes), members[0])
         authors = [owner if owner in members else first for owner in owners]
@@ -155,7 +155,7 @@ class AgentDriver:
                 return (yield from self._visit(request))
 
     def _rank(self, request: joint.Rank) -> StageSteps[joint.Ranking | None]:
-        """Best of the evaluated points, by sums over the parts in which this agent owns a factor or variable."""
+        """Best evaluated points, by the sums of the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals, every agent has all outcomes, and ranks the points as a team does
         if self.setup.problem.shares_outcomes or not own_parts:
@@ -206,7 +206,7 @@ class AgentDriver:
         return Agreement(point, 0.0, SolveReport("deadline", method.deadline))
 
     def _choose(self, request: places.Choose) -> StageSteps[Solution]:
-        """Agree with others by the agent's own tables only; then exchange the choices and their values."""
+        """Agree with others, using only the agent's own tables; then exchange the choices and their values."""
         problem, graph = request.problem, request.problem.graph
         if has_deadline(self.setup.coordination):
             return (yield from self._choose_by_deadline(self.setup.coordination, request))
@@ -233,9 +233,9 @@ class AgentDriver:
         return (yield from self._sum("choices", np.array([utility]), fits))[0]
 
     def _choose_by_deadline(self, method: Any, request: places.Choose) -> StageSteps[Solution]:
-        """Exchange forbidden pairs, agree by a deadline, which settles the own location, and exchange choices."""
+        """Exchange forbidden pairs, choose the own location by a deadline, then exchange all choices."""
         problem, graph = request.problem, request.problem.graph
-        own = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
+        own_tables = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
         packed = Conflicts.packed(graph, problem.tables, self.name)
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         packed_by_agent = yield from self._send_to_all("claims", packed, schema.forbidden_pairs(graph, sizes))
@@ -244,14 +244,14 @@ class AgentDriver:
         if self.name in graph.agents:
             terms = deadline_tables.Terms(method, sizes, conflicts, places.abstentions(problem), request.seed)
             links = Routes(graph.agents, request.links)
-            make_agent = partial(deadline_tables.DeadlineTableAgent, self.name, terms, own)
+            make_agent = partial(deadline_tables.DeadlineTableAgent, self.name, terms, own_tables)
             index = (yield DeadlineStage(method.deadline, links, make_agent, is_second=False))[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
-            # the robot may start while the choices of others are still under way
+            # the agent may move while the choices of others are still being sent
             yield EarlyLocation(None if place is None or np.isnan(place).any() else place)
         chosen = yield from self._exchange_indices(-1 if index is None else index, sizes, -1)
         whole = agreement.decided_factors(graph, chosen)
-        values = (yield from self._exchange_values(graph, own, chosen, whole)).tolist() if whole else ()
+        values = (yield from self._exchange_values(graph, own_tables, chosen, whole)).tolist() if whole else ()
         return agreement.partial_solution_with(graph, chosen, values, SolveReport("deadline", method.deadline))
 
     def _visit(self, request: places.Visit) -> StageSteps[Decision]:

@@ -1,4 +1,4 @@
-"""Base of an agent: its decisions are stages of messages, which continue at each tick as far as arrivals allow."""
+"""Base of an agent: its decisions are stages of messages; each tick continues them until a message is missing."""
 
 import math
 from collections import Counter
@@ -43,8 +43,8 @@ _STATE_KEYS = {"own_rows": "said", "previous_number": "turn", "arrivals": "heard
 class DecisionInputs(msgspec.Struct, frozen=True, rename=_STATE_KEYS):
     """Inputs of decisions in progress, with all arrivals since, and ``CLOCK_TICK`` at each tick by a deadline.
 
-    A ``count`` of 0 is a recommendation. ``previous_number`` is the number of the decision before. Once
-    ``is_under_way``, messages were sent, and are not sent again.
+    A ``count`` of 0 stands for a recommendation. ``previous_number`` is the number of the decision before. If
+    ``is_under_way``, the first messages were already sent, and are not sent again.
     """
 
     count: int
@@ -62,7 +62,7 @@ class DecisionInputs(msgspec.Struct, frozen=True, rename=_STATE_KEYS):
         return self.previous_number + max(self.count, 1) if self.participants is None else self.participants.number
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
-        """Lists of arrivals: before the first tick of an agreement by a deadline, then from each such tick on."""
+        """Lists of arrivals: before the first tick of an agreement by a deadline, then after each of these ticks."""
         out: list[list[Envelope]] = [[]]
         for sender, payload in self.arrivals:
             if (sender, payload) == CLOCK_TICK:
@@ -152,7 +152,7 @@ class DecidingAgent:
 
     @property
     def is_finished(self) -> bool:
-        """True if it waits for nothing: every request is decided."""
+        """True if every request is decided, so that it waits for no message."""
         return self._steps is None
 
     @property
@@ -175,7 +175,7 @@ class DecidingAgent:
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrived messages, in any order and also repeated ones, and continue until others are needed.
+        """Process arrived messages, in any order, repetitions included, and continue until others are needed.
 
         Messages of a decision that was not requested yet are kept.
 
@@ -211,7 +211,7 @@ class DecidingAgent:
         return outbox
 
     def _store_arrivals(self, inbox: Sequence[Envelope]) -> list[EarlyMessage]:
-        """Store and return arrivals, without late and repeated ones; while it keeps time, changed ones are skipped."""
+        """Store and return arrivals, without late, repeated and, while it keeps time, changed messages."""
         last, is_deciding = self._participant.decision, self._steps is not None
         messages, stored = list[tuple[Envelope, Label, Message]](), list[EarlyMessage]()
         for envelope in inbox:  # all are read before any is noted as seen
@@ -272,7 +272,7 @@ class DecidingAgent:
         self._participant = Participant[Any](self.name, number, patience=self.patience, refused=self.refused)
 
     def _take_due(self, last: int, *, by_deadline: bool = False) -> list[EarlyMessage]:
-        """Take early messages of decisions, or of agreements by a deadline, with numbers up to the last."""
+        """Remove and return early messages of decisions, or agreements by a deadline, with numbers up to ``last``."""
 
         def is_due(message: EarlyMessage) -> bool:
             return message.number <= last and message.by_deadline == by_deadline
@@ -283,17 +283,17 @@ class DecidingAgent:
 
     @property
     def _unlogged_rows(self) -> OwnRows:
-        """Own data that are not in the log before a decision: unreported, or in the report under way."""
+        """Own data that are not in the log before a decision: not reported yet, or in the report being sent."""
         return self._own_rows if self._in_progress is None else self._in_progress.inputs.own_rows.then(self._own_rows)
 
     def _roll_back(self, checkpoint: Checkpoint, number: int) -> None:
-        """Restore the state before decisions, and keep data that were told since; decision ``number`` is over."""
+        """Restore the state before the decisions, but keep data told since; decision ``number`` is over."""
         self._log, self._learner, self._last_offers = checkpoint.log, checkpoint.learner, checkpoint.offers
         self._own_rows = checkpoint.inputs.own_rows.then(self._own_rows)
         self._stop(number)
 
     def _stop(self, number: int) -> None:
-        """Wait for nothing; decision ``number`` is over."""
+        """Stop waiting for messages; decision ``number`` is over."""
         self._steps = self._in_progress = self._checkpoint = self._deadline_progress = None
         self._participant = Participant[Any](self.name, number)
         self._next_agreement = max(self._next_agreement, 2 * number + 2)
@@ -360,7 +360,7 @@ class DecidingAgent:
             self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
 
     def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> StageSteps[dict[str, Offer]]:
-        """Merge all agents' new data into the log; return agents' offers, which exist in a field only."""
+        """Merge all agents' new data into the log; return the agents' offers (in a field only)."""
         if not isinstance(self._learner, FieldLearner):
             self._log = yield from stages.exchange_outcomes(self._log, inputs.own_rows)
             return {}

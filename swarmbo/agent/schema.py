@@ -40,7 +40,7 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
     finished_queries: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
-        """Return itself; a ConfigError if it does not fit the agent and the problem."""
+        """Return these participants; a ConfigError if they do not fit the agent and the problem."""
         at = "$.participants"
         if not 0 < self.number < 2**31:
             raise ConfigError(f"got decision {self.number}; wanted 1 to {2**31 - 1}", at=at)
@@ -56,7 +56,7 @@ class Participants(msgspec.Struct, frozen=True, rename={"rows_of_absent": "said"
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:
-        """Data of those ``agents`` that do not take part."""
+        """Data of those of the ``agents`` that do not participate."""
         return {agent: self.rows_of_absent.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
@@ -180,13 +180,13 @@ def reports(
     problem, known_queries = log.problem, {own_rows.UNREQUESTED, *log.open}
 
     def is_admissible(row: Any) -> bool:
-        of, measurement, has_round = row.of, row.measurement, row.round is not None
-        if isinstance(of, int):
+        key, measurement, has_round = row.of, row.measurement, row.round is not None
+        if isinstance(key, int):
             is_expected = (
-                0 <= of < len(attached) and measurement is not None and has_round == (attached[of].round is not None)
+                0 <= key < len(attached) and measurement is not None and has_round == (attached[key].round is not None)
             )
         else:
-            is_expected = of in known_queries and not has_round
+            is_expected = key in known_queries and not has_round
         is_finite = not has_round or np.isfinite(row.round)
         if not (is_expected and is_finite and 0 <= row.order < _LARGEST_ORDER):
             return False
@@ -246,14 +246,14 @@ def outcome_sums(problem: Problem, log: Logbook, n_attached: int, reporters: Col
 
     def fits(sums: Float[np.ndarray, "rows w"], agents: frozenset[str]) -> bool:
         status, place = sums[:, layout.status], sums[:, layout.place]
-        own = np.isin(graph.variable_owners, list(agents))
+        is_own = np.isin(graph.variable_owners, list(agents))
         if not (np.isfinite(sums).all() and np.isin(status, range(int(own_rows.FAILED) + 1)).all()):
             return False
         if status[:, :k][~is_open].any() or not of_factors(status[:, :k], agents) or not of_variables(place, agents):
             return False
-        if ((place < low - side) | (place > high + side))[:, own].any():
+        if ((place < low - side) | (place > high + side))[:, is_own].any():
             return False
-        if (problem.domain.on_grid(place) != place)[:, own].any():
+        if (problem.domain.on_grid(place) != place)[:, is_own].any():
             return False
         order, n_reporters = sums[:, layout.order], sums[:, layout.n_reporters]
         is_order = (order >= 0.0) & (order < _LARGEST_ORDER * len(agents))

@@ -25,7 +25,7 @@ from swarmbo.transport import Envelope
 
 
 class Stages(AgentDriver):
-    """Stages of one agent; absent agents receive nothing, and relay nothing."""
+    """Stages of one agent; absent agents neither receive nor relay messages."""
 
     @property
     def _absent(self) -> dict[str, OwnRows]:

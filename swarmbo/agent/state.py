@@ -1,4 +1,4 @@
-"""State of an agent: saved and restored, taken back, and handed to an agent that returns."""
+"""State of an agent: saved and restored, reset to before a decision, and given to a returning agent."""
 
 import math
 import zlib
@@ -115,7 +115,7 @@ class RestorableAgent(DecidingAgent):
         return agent
 
     def _resume(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore the log and the learner; repeat the decisions in progress, or restore the last ones."""
+        """Restore the log and the learner; repeat the decisions in progress, or restore the last decisions."""
         self._log = self._log.from_state(plain["log"], arrays)
         self._learner = self._learner.from_state(plain, arrays)
         self._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
@@ -149,7 +149,7 @@ class RestorableAgent(DecidingAgent):
         self._participant.waiting_since = None  # the clock differs
 
     def give_up(self, last: int) -> None:
-        """Take back the decisions of the last request after number ``last``, also unfinished ones, as if not requested.
+        """Take back the last request's decisions after number ``last``, finished or not, as if not requested.
 
         Call it on all agents with the same number, from 0; recommendations are numbered, too. Numbers are not used
         again, so late messages are recognised; messages of future decisions are kept.
@@ -234,7 +234,7 @@ class RestorableAgent(DecidingAgent):
             raise ConfigError(f"got decision {participants.number}; wanted more than {self._participant.decision}")
 
     def _shareable_log(self) -> Logbook:
-        """The log without private outcomes of this agent."""
+        """The log without this agent's private outcomes."""
         if reports_outcomes(self._setup):
             return self._log
         history, own = self._log.history, [self.problem.graph.place_of[factor] for factor in self.factors]
@@ -253,7 +253,7 @@ class RestorableAgent(DecidingAgent):
         if reports_outcomes(self._setup):
             return log
         history = log.history
-        factors, noise, taken = history.factors.copy(), history.known_noise, history.taken.copy()
+        factors, noise, was_requested = history.factors.copy(), history.known_noise, history.taken.copy()
         if isinstance(self._learner, FieldLearner):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
             measurements = [stop for _, stops in measurements_by_round(own, self.variables) for stop in stops]
@@ -271,9 +271,9 @@ class RestorableAgent(DecidingAgent):
                     continue
                 y = None if row is None else row.factors.get(factor)
                 factors[i, column] = np.nan if y is None else y
-                taken[i, column] &= y is not None
+                was_requested[i, column] &= y is not None
                 noise[i, 1 + column] = np.nan if row is None else row.noise.get(factor, np.nan)
-        return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=taken).with_sums())
+        return replace(log, history=replace(history, factors=factors, noise_std=noise, taken=was_requested).with_sums())
 
 
 def _states_of(log: Logbook, learner: FieldLearner | FunctionLearner) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -14,7 +14,7 @@ from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import AtOnce, Count, Settings, within
 
-_DIFFERENCE = 1e-6  # step of differences that replace slopes, in sides of the box
+_DIFFERENCE = 1e-6  # step of differences that replace slopes, in box widths
 Point = Float[np.ndarray, " n"]
 
 

@@ -43,7 +43,7 @@ class Trial(NamedTuple):
 
 
 def trials(situation: JointSituation) -> list[Trial]:
-    """Trials for a method that is rebuilt for each decision: ended ones in order, then pending or partly known ones."""
+    """Trials for a method that is rebuilt for each decision: ended trials in order, then pending or partly known."""
     U, y = seen_totals(situation)
     is_partly_known = situation.history.awaited.any(axis=1) & ~np.isfinite(y)
     running = np.concatenate([situation.domain.to_unit(situation.pending), U[is_partly_known]])

@@ -32,7 +32,7 @@ def require_packages(method: object) -> None:
             peer_package(name, own)
 
 
-_SAME_POINT = 1e-9  # sides of the box: a point this near to the requested one is the same, converted to units and back
+_SAME_POINT = 1e-9  # box widths: a point this near to the requested point is the same, converted to units and back
 
 
 @kind("coordination", FUNCTION)
@@ -70,13 +70,13 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
-        own = situation.chosen
-        attached_late = situation.history.attached & (np.cumsum(own) > 0)
+        is_chosen = situation.chosen
+        attached_late = situation.history.attached & (np.cumsum(is_chosen) > 0)
         y = np.where(attached_late, np.nan, y)  # what was attached after the first decision has no effect
-        first = ~own & np.isfinite(y)  # the initial design, and what was attached before the first decision
+        first = ~is_chosen & np.isfinite(y)  # the initial design, and what was attached before the first decision
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
-        worst = np.nan_to_num(np.fmin.accumulate(y))[own]  # so far, as later outcomes change no generation
-        U, y, awaited = U[own], y[own], np.flatnonzero(~situation.steps()[own])
+        worst = np.nan_to_num(np.fmin.accumulate(y))[is_chosen]  # so far, as later outcomes change no generation
+        U, y, awaited = U[is_chosen], y[is_chosen], np.flatnonzero(~situation.steps()[is_chosen])
         n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
         restarts, n_told, unit = 0, 0, 1.0
         strategy = self._strategy(situation.seed, restarts, centre)

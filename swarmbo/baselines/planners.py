@@ -131,16 +131,16 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             places, reach = situation.candidates[agent], np.inf
-            if (here := situation.positions.get(agent)) is not None:
+            if (position := situation.positions.get(agent)) is not None:
                 side = float((situation.domain.high - situation.domain.low).max())
-                farthest = max(float(np.linalg.norm(places - here, axis=1).max()) / side, np.finfo(float).tiny)
+                farthest = max(float(np.linalg.norm(places - position, axis=1).max()) / side, np.finfo(float).tiny)
                 reach = side * _REACH_STEP ** np.round(np.log(farthest) / np.log(_REACH_STEP))
             start = situation.starts.get(agent)
             start_pair = None if start is None else (float(start[0]), float(start[1]))
             plan = sweep(ground, from_west.index(agent), len(from_west), situation.horizon, start_pair, reach)
             target = plan[min(situation.round, len(plan)) - 1]
-            if here is not None and np.isfinite(reach):
-                target = ground.next_place(here, target, reach)
+            if position is not None and np.isfinite(reach):
+                target = ground.next_place(position, target, reach)
             points[agent] = places[int(np.linalg.norm(places - target, axis=1).argmin())]
         return Decision(points, SolveReport(status="not_needed"))
 

@@ -63,16 +63,16 @@ class TurboRegion(Settings, frozen=True):
         length, successes, failures, best = self.initial, 0, 0, -math.inf
         n_chosen = 0  # since the search last started over
         for number, outcome in enumerate(outcomes):
-            known = bool(np.isfinite(outcome))
+            is_known = bool(np.isfinite(outcome))
             n_chosen += int(chosen[number])
             if steps[number] and n_chosen > design:
-                improved = known and (math.isinf(best) or outcome > best + _GAIN * abs(best))
+                improved = is_known and (math.isinf(best) or outcome > best + _GAIN * abs(best))
                 successes, failures = (successes + 1, 0) if improved else (0, failures + 1)
                 if successes == self.successes:
                     length, successes = min(2.0 * length, self.largest), 0
                 elif failures == tolerance:
                     length, failures = length / 2.0, 0
-            best = max(best, float(outcome)) if known else best
+            best = max(best, float(outcome)) if is_known else best
             if length < self.smallest:
                 first, restarts, design = number + 1, restarts + 1, self.fresh
                 length, successes, failures, best, n_chosen = self.initial, 0, 0, -math.inf, 0
@@ -140,13 +140,13 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         state = self.region.replay(y, situation.chosen, situation.steps(), n)
         rng = stream(seed, "turbo baseline", evaluations=one_outcome.n_asked(situation))
         U, y = U[state.first :], y[state.first :]
-        known = np.isfinite(y)
+        is_known = np.isfinite(y)
         if state.n_fresh > len(situation.pending):
             scrambling = stream(seed, "turbo baseline", "design", restart=state.restarts)
             return sobol(1, n, scrambling, skip=len(y) + len(situation.pending))[0], report
-        if not known.any():
+        if not is_known.any():
             return rng.random(n), report
-        U, y = U[known], y[known]
+        U, y = U[is_known], y[is_known]
         spread = float(y.std())
         z = (y - np.median(y)) / (spread if spread > 64.0 * np.finfo(float).eps * np.abs(y).max() else 1.0)
         model = _fitted(U, z)

@@ -1,4 +1,4 @@
-"""Measurements in CSV files, and numbers that mark missing ones, such as -9999."""
+"""Measurements in CSV files, and numbers that mark missing values, such as -9999."""
 
 import math
 import re
@@ -67,24 +67,24 @@ def marked(
 
     Common marks are -99, -999, … and 999, 9999, …, also with decimals of nines; extremes of two-byte and four-byte
     integers; and fill values of data formats, which always count. A negative common mark counts if it is farther from
-    the other numbers than their range or, except in coordinates, if no other number is negative. A positive one counts
-    from 9999 on, at more than three times the range. Common marks outside the range that do not count are doubtful,
-    except one that occurs once, at a usual distance from the next of ten or more numbers.
+    the other numbers than their range or, except in coordinates, if no other number is negative. A positive mark
+    counts if it is >= 9999 and more than three times the range away. Common marks outside the range that do not count
+    are doubtful, except a mark that occurs once, at a usual distance from the next of ten or more numbers.
     """
     if missing is not None:
         return np.isin(numbers, missing), {}
     fill = np.array([is_fill(number) for number in numbers], dtype=bool)
     nines = [bool(_NINES.fullmatch(f"{number:.10g}")) or number in _EXTREMES for number in numbers]
     usual = np.array(nines, dtype=bool) & ~fill
-    others = np.unique(numbers[~usual & ~fill & np.isfinite(numbers)])
-    usual_gap = float(np.median(np.diff(others))) if others.size >= _ENOUGH else 0.0
+    values = np.unique(numbers[~usual & ~fill & np.isfinite(numbers)])
+    usual_gap = float(np.median(np.diff(values))) if values.size >= _ENOUGH else 0.0
     rows, doubtful = fill, dict[float, int]()
     for number, count in Counter(numbers[usual].tolist()).items():
-        if others.size and others.min() <= number <= others.max():
+        if values.size and values.min() <= number <= values.max():
             continue
-        if others.size and _stands_apart(number, float(others.min()), float(others.max()), is_coordinate):
+        if values.size and _stands_apart(number, float(values.min()), float(values.max()), is_coordinate):
             rows = rows | (numbers == number)
-        elif count > 1 or not others.size or np.abs(others - number).min() > _ISOLATED * usual_gap:
+        elif count > 1 or not values.size or np.abs(values - number).min() > _ISOLATED * usual_gap:
             doubtful[number] = count
     return rows, doubtful
 
@@ -112,7 +112,7 @@ class CsvColumns:
 class Measurements:
     """Content of a CSV file, in the order of its rows: ``places`` in metres, and ``own`` coordinates as in the file.
 
-    ``projection`` is None if ``own`` are metres. ``noise_std`` is NaN for empty cells, and None without such a column.
+    ``projection`` is None if ``own`` are metres. ``noise_std`` is NaN for empty cells; None if no column has it.
     """
 
     places: Float[np.ndarray, "n 2"]
@@ -229,13 +229,13 @@ def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: st
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
         pairs |= {(x, y): None for x in easts for y in norths}
     # pairs in other units only if there are no others: `projection_of` then refuses them by name
-    found = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
-    if len(found) == 1:
-        return found[0]
-    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}"
-    x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
+    matches = [pair for pair in pairs if not _words(" ".join(pair)) & _OTHER_UNITS] or list(pairs)
+    if len(matches) == 1:
+        return matches[0]
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in matches) or f"columns {', '.join(header)}"
+    x, y = matches[0] if matches else (settings.x or "COLUMN", settings.y or "COLUMN")
     fix = f"{how.format(key='x', value=x)} {how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}"
-    wanted = f"wanted {'one' if found else 'a'} pair to the east and north: {fix}"
+    wanted = f"wanted {'one' if matches else 'a'} pair to the east and north: {fix}"
     raise ConfigError(f"got {told}; {wanted}", at=f"{at}.x" if settings.x is None else f"{at}.y")
 
 

@@ -1,4 +1,4 @@
-"""Files on disk: regular ones only, written atomically; arrays, cells of CSV files, and digests that detect damage.
+"""Files on disk: only regular files, written atomically; arrays, cells of CSV files, and digests that detect damage.
 
 A pipe or a device may never end, so only regular files are read. A JSON text has its digest as its last key,
 ``"digest"``, over all text before it. In a log, it also covers the digest of the previous line, or in the first line

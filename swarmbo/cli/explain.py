@@ -44,13 +44,13 @@ def explain(
     from swarmbo.registry import SLOTS, kinds, nearest_kind
 
     name = " ".join(words)
-    if not (found := list(explained(name))):
+    if not (entries := list(explained(name))):
         kind = nearest_kind(name, [kind for slot in SLOTS for kind in kinds(slot)])  # also by another name: ei
         similar = difflib.get_close_matches(name.lower(), sorted(names()), n=2)
         suggestions = dict.fromkeys([*similar, *([kind] if kind else [])])
         hint = f"did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "see `swarmbo list`"
         raise errors.ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
-    typer.echo("\n\n".join("\n".join(_lines(entry, min(line_width(), _WIDEST))) for entry in found))
+    typer.echo("\n\n".join("\n".join(_lines(entry, min(line_width(), _WIDEST))) for entry in entries))
 
 
 def explained(name: str) -> Iterator[Entry]:

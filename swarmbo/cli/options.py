@@ -49,12 +49,12 @@ class _Commands(TyperGroup):
             source = next((text for text in arguments if not text.startswith("-")), None)
             if command != "solve" and (paths := _setting_paths(source, option.lstrip("-").replace("-", "_"))):
                 return f"wanted {' or '.join(f'--set {path}={value}' for path in paths)}"
-        others = [
+        alternatives = [
             f"`swarmbo {name} {option}`"
             for name, other in self.commands.items()
             if any(option in cast(Any, parameter).opts for parameter in other.params)
         ]
-        return f"wanted {' or '.join(others)}" if others else None
+        return f"wanted {' or '.join(alternatives)}" if alternatives else None
 
 
 def _setting_paths(source: str | None, key: str) -> list[str]:
@@ -111,7 +111,7 @@ Trust = Annotated[
     bool, Option("--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.')
 ]
 WorkerCount = Annotated[
-    int | None, Option(help="Evaluate so many points of a function at a time; default: one by one.")
+    int | None, Option(help="Number of points of a function evaluated at a time; default: one by one.")
 ]
 Engine = Annotated[
     str | None,

@@ -41,12 +41,12 @@ def run(
     from swarmbo.runs import load, run as run_scenario
     from swarmbo.runs.sweep import folder_name, setting_slug
 
-    given, drawn_as = list(overrides or []), options.formats(formats, dpi, no_figures)
+    stated_overrides, drawn_as = list(overrides or []), options.formats(formats, dpi, no_figures)
     more = [*([] if seed is None else [f"seed={seed}"]), *([f"callbacks={json.dumps(log)}"] if log else [])]
-    given += options.worker_settings(workers, engine, address, "synchronous" if synchronous else None)
-    scenario = load(source, [*given, *more], trust)
+    stated_overrides += options.worker_settings(workers, engine, address, "synchronous" if synchronous else None)
+    scenario = load(source, [*stated_overrides, *more], trust)
     if out is None:
-        settings = f"+{setting_slug(given)}" if given else ""
+        settings = f"+{setting_slug(stated_overrides)}" if stated_overrides else ""
         out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
     was_there = (out / "summary.json").is_file() and not force
     with options.resumable(out, scenario):
@@ -139,7 +139,7 @@ def check(
 @options.app.command()
 def sweep(
     source: options.Source,
-    seeds: Annotated[int, Option(help="Number of seeds, from the scenario's on.")] = 10,
+    seeds: Annotated[int, Option(help="Number of seeds; the first is the scenario's.")] = 10,
     overrides: Annotated[
         list[str] | None,
         Option(
@@ -298,7 +298,7 @@ def reproduce(
     dpi: options.Dpi = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run what is missing of a paper's table or figure, and show the printed numbers next to the measured ones.
+    """Run what is missing of a paper's table or figure, and show the printed next to the measured numbers.
 
     The same command goes on where it stopped, and adds seeds to those that are there.
     """
@@ -312,24 +312,24 @@ def reproduce(
     from swarmbo.compare import reproduction
     from swarmbo.evaluations import Workers
 
-    given = reproduction.read_reproduction(name)
+    definition = reproduction.read_reproduction(name)
     folder = out or Path("runs") / "papers" / (Path(name).stem + ("-quick" if quick else ""))
     drawing = options.figure_at(folder / "figure.png", formats, dpi)
-    cells, notes = reproduction.plan(given, folder, seeds, problems or (), quick=quick)
+    cells, notes = reproduction.plan(definition, folder, seeds, problems or (), quick=quick)
     by = Workers.of(count=workers, engine=engine, address=address)
     outcomes = options.run_trials([trial for cell in cells for trial in cell.trials], by, quiet=quiet)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    scores, left_out = reproduction.read_scores(given, cells, outcomes)
+    scores, left_out = reproduction.read_scores(definition, cells, outcomes)
     notes += [*(f"{outcome.trial.out}: failed: {outcome.message}" for outcome in failed), *left_out]
-    rows = reproduction.rows_of(given, scores)
-    options.show(reproduction.reproduction_table(given, rows))
-    for text in (*given.deviations, *notes):
+    rows = reproduction.rows_of(definition, scores)
+    options.show(reproduction.reproduction_table(definition, rows))
+    for text in (*definition.deviations, *notes):
         typer.echo(f"- {text}")
     given_options = [f"--problem {typed(problem)}" for problem in problems or ()] + ["--quick"] * quick
     given_options += [f"{option} {typed(value)}" for option, value in (("--seeds", seeds), ("--out", out)) if value]
     command = " ".join(["swarmbo reproduce", typed(name), *given_options])
-    typer.echo(reproduction.write_markdown(given, rows, notes, command, folder / "table.md"))
+    typer.echo(reproduction.write_markdown(definition, rows, notes, command, folder / "table.md"))
     if drawing is not None and scores:
-        typer.echo(reproduction.draw_reproduction(given, scores, *drawing))
+        typer.echo(reproduction.draw_reproduction(definition, scores, *drawing))
     if failed:
         raise typer.Exit(1)

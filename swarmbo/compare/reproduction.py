@@ -148,7 +148,7 @@ def plan(
 ) -> tuple[list[Cell], list[str]]:
     """Trials of a reproduction in ``out/PROBLEM/METHOD/seed-000``, and notes on a short check and on missing packages.
 
-    ``seeds`` is the number of seeds, from 0 on, and ``only`` the names of problems. Their defaults are those of the
+    ``seeds`` is the number of seeds 0, 1, …, and ``only`` the names of problems. Their defaults are those of the
     definition, with ``quick`` those of its short check.
     """
     if unknown := [name for name in only if name not in given.problems]:
@@ -158,20 +158,20 @@ def plan(
     cells: list[Cell] = []
     notes: dict[str, None] = {"A short check: printed numbers are of longer runs.": None} if quick else {}
     for problem in chosen:
-        stated = given.problems[problem]
-        rounds = min(stated.rounds, given.quick.rounds) if quick else stated.rounds
+        entry = given.problems[problem]
+        rounds = min(entry.rounds, given.quick.rounds) if quick else entry.rounds
         for method, settings in given.methods.items():
             if settings.problems and problem not in settings.problems:
                 continue
-            if missing := [name for name in (*stated.needs, *settings.needs) if find_spec(name) is None]:
-                left_out = problem if missing[0] in stated.needs else method
+            if missing := [name for name in (*entry.needs, *settings.needs) if find_spec(name) is None]:
+                left_out = problem if missing[0] in entry.needs else method
                 notes[f"{left_out}: left out, as the package {missing[0]!r} is not installed"] = None
                 continue
             tables = {slot: getattr(settings, slot) for slot in ("belief", "acquisition", "coordination")}
             common = {"name": folder_name(problem), "rounds": rounds, **{k: v for k, v in tables.items() if v}}
             trials: list[Trial] = []
             for seed in range(count):
-                world = stated.environment | settings.environment | ({stated.seeded: seed} if stated.seeded else {})
+                world = entry.environment | settings.environment | ({entry.seeded: seed} if entry.seeded else {})
                 folder = out / folder_name(problem) / folder_name(method) / f"seed-{seed:03d}"
                 trials.append(Trial(scenario_of({**common, "seed": seed, "environment": world}), folder))
             cells.append(Cell(problem, method, trials))
@@ -179,7 +179,7 @@ def plan(
 
 
 def read_scores(given: Reproduction, cells: list[Cell], outcomes: list[Outcome]) -> tuple[list[Scores], list[str]]:
-    """Scores of all cells with a complete run, and notes on runs without one; ``outcomes`` are those of ``sweep``."""
+    """Scores of all cells with a complete run, and notes on incomplete runs; ``outcomes`` are those of ``sweep``."""
     failed = {outcome.trial.out for outcome in outcomes if outcome.status == "failed"}
     scores, notes = list[Scores](), list[str]()
     for cell in cells:

@@ -54,13 +54,13 @@ def part_total(view: BoxView, Z: JointPoints) -> requests.Steps[Float[np.ndarray
 
 
 def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> requests.Steps[BoxOutcome]:
-    """Outcome with own variables' agreed values, received from their first factors' owners, and own factors' values."""
+    """Outcome with the own factors' values, and the own variables' values from the owners of their first factors."""
     graph, points = view.graph, view.take(point[None])
     received = yield from exchange(view, points)
     found = by_factor(view.stacks, view.values(points, received))
     values = {factor: float(value[0]) for factor, value in found.items()}
     edges = ((f, x) for f in view.factors for x in graph.scope(f) if graph.factors_of(x)[0] == f)
-    outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.place[x]]])) for f, x in edges]
+    outgoing = [requests.to_variable(graph, messages.Consensus(f, x, point[[view.column_of[x]]])) for f, x in edges]
     arrived = yield requests.Send(outgoing, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
     x = {str(x): float(message.entries[0]) for (_, _, x), message in arrived.items()}
     return outcome._replace(x=x, values=values)
@@ -69,15 +69,15 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: BoxFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> JointPoints:
-    """Starts (m, n), on grids: given joint points, then points random in ``variables`` and ``low`` in all others."""
+    """Starts (m, n), on grids: given joint points, then points that are random in ``variables``, ``low`` elsewhere."""
     low, high = functions.low, functions.high
-    place = functions.graph.column_of
+    column_of = functions.graph.column_of
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
-        drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
+        drawn[:, column_of[variable]] = stream(seed, "starts", variable=variable).random(n_random)
     starts = np.concatenate([np.clip(functions.starts[:n_given], low, high), low + drawn * (high - low)])
     for variable, levels in functions.levels.items():
-        starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
+        starts[:, column_of[variable]] = levels[np.abs(starts[:, column_of[variable], None] - levels).argmin(axis=1)]
     return starts
 
 
@@ -94,11 +94,11 @@ def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
 
 Penalty = Callable[[Points, Values, Points], Climbing]  # subtracts a penalty from values and gradients
 
-_STILL = 1e-9  # largest move, in sides of the box, that ends an ascent
+_STILL = 1e-9  # largest move, in box widths, that ends an ascent
 _SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
-_LARGEST_STEP = 1e100  # in squared sides per unit of the outcome, which may be tiny
-_NOWHERE = 1e-7  # root of the sum of squared moves, in sides of the box, that ends polishing
+_LARGEST_STEP = 1e100  # in squared box widths per unit of the outcome, which may be tiny
+_NOWHERE = 1e-7  # root of the sum of squared moves, in box widths, that ends polishing
 # steps over which `polish` measures the rise of the best sum
 _STEPS = 4
 
@@ -147,8 +147,8 @@ def ascend(
         active = active & (np.abs(moved).max(axis=(1, 2), initial=0.0) > _STILL)[:, None]
         if not active.any():
             break
-        seen = function(trial)
-        new_value, new_gradient = seen if penalty is None else penalty(trial, *seen)
+        trial_values = function(trial)
+        new_value, new_gradient = trial_values if penalty is None else penalty(trial, *trial_values)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
         # Armijo: a step that gains less than this share of the predicted rise is refused, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
@@ -158,7 +158,7 @@ def ascend(
         here = accepted[..., None]
         X, gradient = np.where(here, trial, X), np.where(here, new_gradient, gradient)
         value = np.where(accepted, new_value, value)
-        known = np.where(accepted, seen[0], known[0]), np.where(here, seen[1], known[1])
+        known = np.where(accepted, trial_values[0], known[0]), np.where(here, trial_values[1], known[1])
     return Climbed(X, value, step, known)
 
 
@@ -177,13 +177,13 @@ def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
 def polish(
     view: BoxView, Z: JointPoints, steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> requests.Steps[Polished]:
-    """Ascend from joint points; return points, their sums after and before. It ends if the second of two accepted steps
-    moves them at most ``tolerance`` sides, or four steps raise the best sum by less than ``least`` of its total rise.
+    """Ascend from joint points; return the points and their sums after and before. It ends if the second of two
+    accepted steps is at most ``tolerance`` box widths, or four raise the best sum by less than ``least`` of its rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.functions.sides
     values, slope = yield from _evaluated(view, Z)
     value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
-    before, reached = value, [max(value.max(), -1e200)]
+    first_value, reached = value, [max(value.max(), -1e200)]
     step, was_accepted = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
@@ -201,11 +201,11 @@ def polish(
         if is_done or (square <= limit**2).all():
             break
         was_accepted = accepted
-    return Z, value, before
+    return Z, value, first_value
 
 
 def _evaluated(view: BoxView, Z: JointPoints) -> requests.Steps[tuple[Rows, JointPoints]]:
-    """Values of own factors at joint points, and gradients (m, n) of the part's sum, per side of the box."""
+    """Values of own factors at joint points, and gradients (m, n) of the part's sum, per box width."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]

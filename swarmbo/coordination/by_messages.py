@@ -42,7 +42,7 @@ class ByMessages:
                 entries, received = yield from self._flood(request, keys)
                 choices = request.choices.copy()
                 for (_, _, x), message in received.items():
-                    choices[request.flooding.place[str(x)]] = message.choice
+                    choices[request.flooding.column_of[str(x)]] = message.choice
                 return entries, choices
             case requests.ToVariables():
                 keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
@@ -82,7 +82,7 @@ class ByMessages:
     def _flood(
         self, request: requests.ToFactors | requests.ToVariables, keys: Iterable[Key]
     ) -> Program[tuple[Any, dict[Key, Any]]]:
-        """Send messages; return the entries with received ones filled in, and the received messages."""
+        """Send messages; return the entries, with received entries filled in, and the received messages."""
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._send(request.messages())
         entries, received = request.entries.copy(), (yield from self._receive(keys))
@@ -116,12 +116,12 @@ class ByMessages:
             self._send(requests.to_factor(graph, messages.Consensus(f, x, summed)) for f in graph.factors_of(x))
         keys = [("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x]]
         received = yield from self._receive(keys, request.n_points)
-        out = np.zeros((request.n_points, len(view.place)))
+        out = np.zeros((request.n_points, len(view.column_of)))
         for stack, copies in zip(view.stacks, request.copies, strict=True):
             for columns, copy in zip(stack.columns, copies, strict=True):
                 out[:, columns] = copy  # a variable of one factor has no other term
         for (_, _, x), message in received.items():
-            out[:, view.place[str(x)]] = message.entries
+            out[:, view.column_of[str(x)]] = message.entries
         return out
 
     def _to_all(self, request: requests.ToAll) -> Program[dict[str, bytes]]:
@@ -143,19 +143,19 @@ class ByMessages:
         order, index = list(request.order), self.part.index
         if not order:
             return {}
-        known, is_last = dict[str, bytes](), order[-1] == self.agent
+        reports, is_last = dict[str, bytes](), order[-1] == self.agent
         if self.agent in order:
-            place = order.index(self.agent)
-            if place > 0:
-                key, previous = ("reports", index, order[place - 1]), order[place - 1]
-                wanted = _wanted_data(previous, set(order[:place]), request.fits)
-                known |= (yield from _received({key: wanted}))[key].reports
-            known[self.agent] = request.make_data(self.agent, known)
-            self._send(request.messages(self.part, self.agent, known))
+            own_index = order.index(self.agent)
+            if own_index > 0:
+                key, previous = ("reports", index, order[own_index - 1]), order[own_index - 1]
+                wanted = _wanted_data(previous, set(order[:own_index]), request.fits)
+                reports |= (yield from _received({key: wanted}))[key].reports
+            reports[self.agent] = request.make_data(self.agent, reports)
+            self._send(request.messages(self.part, self.agent, reports))
         if not is_last:
-            key, others = ("reports", index, order[-1]), set(order) - known.keys()
-            known |= (yield from _received({key: _wanted_data(order[-1], others, request.fits)}))[key].reports
-        return {name: known[name] for name in order}
+            key, others = ("reports", index, order[-1]), set(order) - reports.keys()
+            reports |= (yield from _received({key: _wanted_data(order[-1], others, request.fits)}))[key].reports
+        return {name: reports[name] for name in order}
 
     def _over_tree(
         self, request: requests.AllReduce | requests.Best, combine: Callable[[Iterable[np.ndarray]], np.ndarray]

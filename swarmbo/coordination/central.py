@@ -112,7 +112,7 @@ class Central:
         view, m = request.view, request.n_points
         self._count_once((request.kind, m), lambda: self._counts.sums(request.kind, m))
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
-        out = np.zeros((m, len(view.place)))
+        out = np.zeros((m, len(view.column_of)))
         # pass k adds each variable's k-th factor, the order in which an owner adds its factors' messages
         for columns, places in view.copies_in_turn:
             out[:, columns] += entries[:, places]
@@ -128,7 +128,7 @@ class Central:
         for agent, children in self._children:
             # np.sum would add in another order if there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
-        summed = sums[self._counts.place[self.part.tree.leaves_first[-1]]]
+        summed = sums[self._counts.index_of[self.part.tree.leaves_first[-1]]]
         self.over_tree(summed)
         return summed
 
@@ -146,16 +146,16 @@ class Central:
     @cached_property
     def _owned(self) -> Passes:
         """Pairs of an agent and its factor, as indices in the graph; pass k has each agent's k-th factor."""
-        return in_turn((self._counts.place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
+        return in_turn((self._counts.index_of[owner], i) for i, owner in enumerate(self.graph.factor_owners))
 
     @cached_property
     def _children(self) -> Sequence[tuple[int, Sequence[int]]]:
         """Agents that have children, each with the list of its children; agents come after all their children."""
-        place, tree = self._counts.place, self.part.tree
-        return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
+        index, tree = self._counts.index_of, self.part.tree
+        return [(index[a], [index[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
     def _in_turn(self, request: requests.InTurn) -> dict[str, bytes]:
-        """Data of agents in turn, each made with the data of the agents before it."""
+        """Data of agents, made sequentially: each agent uses the data of the agents before it."""
         known: dict[str, bytes] = {}
         for agent in request.order:
             known[agent] = request.make_data(agent, known)
@@ -272,12 +272,12 @@ class Counts:
         return self._places(self.part.graph.factor_owners)
 
     @cached_property
-    def place(self) -> dict[str, int]:
+    def index_of(self) -> dict[str, int]:
         """Index of each agent in the graph."""
         return {agent: i for i, agent in enumerate(self.part.graph.agents)}
 
     def _places(self, agents: Iterable[str]) -> Int[np.ndarray, " n"]:
-        return np.array([self.place[agent] for agent in agents], dtype=np.int64)
+        return np.array([self.index_of[agent] for agent in agents], dtype=np.int64)
 
     @cached_property
     def _hops(self) -> Int[np.ndarray, " e"]:
@@ -309,9 +309,9 @@ def _hops(part: Part, senders: Int[np.ndarray, " n"], recipients: Int[np.ndarray
         return (senders != recipients).astype(np.int64)
     agents, n = part.graph.agents, len(part.graph.agents)
     # each pair of agents once: paths are searched in Python
-    pairs, place = np.unique(senders * n + recipients, return_inverse=True)
+    pairs, inverse = np.unique(senders * n + recipients, return_inverse=True)
     hops = [part.routes.hops(agents[pair // n], agents[pair % n]) for pair in pairs.tolist()]
-    return np.array(hops, dtype=np.int64)[place]
+    return np.array(hops, dtype=np.int64)[inverse]
 
 
 def _sum(lengths: Int[np.ndarray, " n"], hops: Int[np.ndarray, " n"]) -> Traffic:

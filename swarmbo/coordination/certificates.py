@@ -79,9 +79,9 @@ def decoded(
     from swarmbo.coordination import compiled_passes  # late: numba is slow to load
 
     choices = compiled_passes.last_choices(view.graph.edges, flooding.layout, from_variables, from_factors)
-    edges, place = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
-    place[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
-    turns = place[edges.variables]
+    edges, turn_of = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
+    turn_of[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
+    turns = turn_of[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     given = messages.Conditioned, flooding.edge_sizes, is_given
     yield requests.CountTraffic(lambda counts: counts.numbers(*given) + counts.decisions(choices))
@@ -93,7 +93,7 @@ BOUND_ROUNDS = 20
 
 
 def upper_bound(view: LocalView, tables: Tables, sizes: Sizes, rounds: int = BOUND_ROUNDS) -> requests.Steps[float]:
-    """Upper bound on every joint choice of a connected part, up to rounding, after ``rounds`` turns of its factors."""
+    """Upper bound on every joint choice of a connected part, up to rounding, after ``rounds`` sweeps of its factors."""
     if view.graph.is_forest:
         chosen, _ = yield from on_tree(view, tables, sizes)
         best = [tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors]
@@ -108,7 +108,7 @@ def _summed(terms: Sequence[float]) -> requests.Steps[float]:
 
 
 def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> requests.Steps[float]:
-    """Max-product linear programming: factors in turn distribute their value evenly among their variables."""
+    """Max-product linear programming: one colour after another, factors share their value evenly among variables."""
     # Let delta_f(x) be the share of factor f that goes to variable x. At any choice, the sum of all factors is sum_f [f
     # - sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the brackets' maxima is a bound. With q(x) the sum
     # of x's shares of other factors, these shares of factor f lower the bound the most:
@@ -118,7 +118,7 @@ def _mplp(view: LocalView, tables: Tables, sizes: Sizes, rounds: int) -> request
     # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
     # the rest stays finite.
     graph, variables = view.graph, set(view.variables)
-    # by colour: factors of one colour share no variable, so parallel updates equal sequential ones
+    # by colour: factors of one colour share no variable, so parallel updates equal sequential updates
     order = sorted(graph.factors, key=coloured({f: graph.neighbours(f) for f in graph.factors}).__getitem__)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # all other variables are in this factor only, so they can be maximised out at once
@@ -188,7 +188,7 @@ def _shares(table: Table, received: list[Vector]) -> list[Vector]:
 
 
 def _max_marginals(table: Table, received: list[Vector]) -> list[Vector]:
-    """For each variable, maxima over all others of a factor plus the other variables' entries."""
+    """Max-marginals by variable: maxima over a factor's other variables of the factor plus their entries."""
     best, rest = list[Vector](), table
     for axis in range(len(received) - 1):
         others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), received[axis + 1 :])
@@ -199,7 +199,7 @@ def _max_marginals(table: Table, received: list[Vector]) -> list[Vector]:
 
 
 def _rest(table: Table, shares: list[Vector]) -> float:
-    """Largest remainder of a factor after its variables' shares; excluded values do not count."""
+    """Maximum of a factor minus its variables' shares, excluded values left out."""
     for axis, share in enumerate(shares):
         shape = [-1 if k == axis else 1 for k in range(len(shares))]
         table = table + np.where(share > -np.inf, -share, -np.inf).reshape(shape)

@@ -1,8 +1,8 @@
-"""Maximisation over choices and numbers in turn: choices from tables, then a climb of the numbers.
+"""Alternating maximisation over choices, by tables, and over numbers, by gradient ascent.
 
 Functions are constant around each value of a variable with a grid, so a climb cannot move such a variable. Tables hold
 its values combined with other variables' values, and max-sum chooses. If tables of all variables are too large,
-variables with a grid take part in random blocks, drawn again in each turn. Only what raises the sum is kept.
+variables with a grid take part in random blocks, drawn again in each turn. Only changes that raise the sum are kept.
 """
 
 import math
@@ -64,8 +64,8 @@ class Alternatives:
 
     def around(self, x: Point, block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
         """Candidate values of each variable; outside the block, the present value only."""
-        place = self.functions.graph.column_of
-        return {v: self._all(v, x) if v in block else x[[place[v]]] for v in self.graph.variables}
+        column_of = self.functions.graph.column_of
+        return {v: self._all(v, x) if v in block else x[[column_of[v]]] for v in self.graph.variables}
 
     def _all(self, variable: str, x: Point) -> Float[np.ndarray, " k"]:
         column, functions = self.functions.graph.column_of[variable], self.functions
@@ -82,13 +82,13 @@ class Alternatives:
 
 def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Point]:
     """Improve the first of a part's joint points; numbers climb for at most ``climbing`` steps in each turn."""
-    graph, x, given = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
+    graph, x, alternatives = view.graph, pool[0], Alternatives(view.graph, view.functions, pool)
     rng = stream(seed, "choices", variable=graph.variables[0])
     (reached,) = yield from box_steps.part_total(view, x[None])
     for _ in range(_TURNS):
         began = reached
-        for block in given.blocks(rng):
-            candidate = yield from chosen(view, x, given.around(x, block), _BY_TABLES)
+        for block in alternatives.blocks(rng):
+            candidate = yield from chosen(view, x, alternatives.around(x, block), _BY_TABLES)
             (after,) = yield from box_steps.part_total(view, candidate[None])
             if after > reached:
                 x, reached = candidate, after
@@ -102,11 +102,11 @@ def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Poi
 
 
 def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
-    """Best point found for a factor that shares no variable, from several starts."""
-    functions, own = view.functions, replace(view, factors=(factor,))
-    (stack,) = own.stacks
+    """Best point found, from several starts, for a factor that shares no variable."""
+    functions, factor_view = view.functions, replace(view, factors=(factor,))
+    (stack,) = factor_view.stacks
     graph, columns = functions.graph.of([factor]), stack.columns[0]
-    low, high = own.box(stack)
+    low, high = factor_view.box(stack)
     best, highest, climbed = starts[0], -np.inf, box_steps.climbed_by(functions, stack, functions.unheard(low))
 
     for number, start in enumerate(starts):
@@ -116,7 +116,7 @@ def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int)
             began = reached
             for block in given.blocks(rng):
                 values = given.around(x, block)
-                table = (yield from _tabulated(own, x, values, [functions.unheard(low)]))[factor]
+                table = (yield from _tabulated(factor_view, x, values, [functions.unheard(low)]))[factor]
                 at = np.unravel_index(int(table.argmax()), table.shape)
                 if table[at] > reached:
                     reached = float(table[at])
@@ -140,14 +140,14 @@ def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Poi
     outcome = yield from method.steps(view, tables, sizes)
     out = x.copy()
     for variable, index in (yield from box_steps.tell_factors(view, outcome.assignment, max(sizes.values()))).items():
-        out[view.place[variable]] = values[variable][int(index)]
+        out[view.column_of[variable]] = values[variable][int(index)]
     return out
 
 
 def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Received]) -> Steps[dict[str, Table]]:
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
-        padded[view.place[variable], : len(own)] = own
+        padded[view.column_of[variable], : len(own)] = own
     counts = {variable: len(own) for variable, own in values.items()}
     # with grids, a combination whose value is NaN or +inf is not an error: it becomes -inf, and loses to others
     return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))

@@ -130,7 +130,7 @@ def _factor_pass(
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, incoming: Flat, outgoing: Flat, spare: Spare
 ) -> None:
-    """Write the messages of a variable, at ``starts`` from index ``first`` on; ``spare[0]`` receives the sum of all."""
+    """Write the messages of a variable, at ``starts[first:]``; ``spare[0]`` receives the sum of all."""
     # a message adds the sum of messages before it and the sum of those after it: the total less its own would be
     # inf - inf where a combination is forbidden
     sums, after, _, _ = spare

@@ -32,8 +32,8 @@ _UNLIKELY = 1e-4
 
 
 class Peer:
-    """One agent's announcements to another, and what arrives from it. Without losses, the other counts as silent after
-    ``patience`` ticks. Entries are repeated every ``retry`` ticks until acknowledged, which takes two ticks.
+    """One agent's announcements to another agent, and the arrivals from it. Without losses, the other counts as silent
+    after ``patience`` ticks. Entries are repeated every ``retry`` ticks until acknowledged, which takes two ticks.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
@@ -56,16 +56,16 @@ class Peer:
         return self._entries[key][1] if key in self._entries else None
 
     def receive(self, bundle: Bundle, now: int) -> None:
-        """Note that a bundle of the other arrived, and what it acknowledges."""
+        """Record the arrival of the other's bundle, and which own bundles it acknowledges."""
         self.last_arrival, self._owes_acknowledgement = now, self._owes_acknowledgement or bool(bundle.updates)
-        self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses on the way to the other
+        self._needed = _needed(bundle.newest, bundle.earlier)  # from the losses of messages to the other
         # a number far ahead shifts out all bits; the limit protects from a shift by a hostile number, such as 2^60
-        ahead = min(bundle.number - self._newest, _WINDOW + 1)
-        if ahead > 0:
-            arrivals = self._earlier << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
+        n_newer = min(bundle.number - self._newest, _WINDOW + 1)
+        if n_newer > 0:
+            arrivals = self._earlier << n_newer | (1 << n_newer - 1 if self._newest >= 0 else 0)
             self._earlier, self._newest = arrivals & ((1 << _WINDOW) - 1), bundle.number
-        elif 0 < -ahead <= _WINDOW:
-            self._earlier |= 1 << (-ahead - 1)
+        elif 0 < -n_newer <= _WINDOW:
+            self._earlier |= 1 << (-n_newer - 1)
         earlier = [bundle.newest - 1 - place for place in range(_WINDOW) if bundle.earlier >> place & 1]
         for number in [bundle.newest, *earlier] if bundle.newest >= 0 else ():
             for key, version in self._unacknowledged.pop(number, {}).items():
@@ -89,8 +89,8 @@ class Peer:
         return Bundle(number, self._newest, self._earlier, versions, updates)
 
     def is_silent(self, now: int) -> bool:
-        """True if nothing has arrived for so long that the other is taken to have failed."""
-        needed = _needed(self._newest, self._earlier)  # from the losses on the way from the other
+        """True if the other has been silent long enough to count as failed."""
+        needed = _needed(self._newest, self._earlier)  # from the losses of messages from the other
         return now - self.last_arrival > max(self._patience, needed * self._interval(needed))
 
     def _interval(self, needed: int) -> int:
@@ -141,7 +141,7 @@ class DeadlineAgent(ABC):
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Agents that are silent for so long that they are taken to have failed."""
+        """Agents that have been silent long enough to count as failed."""
         return tuple(other for other in self._peers if self.is_silent(other))
 
     @abstractmethod
@@ -203,7 +203,7 @@ class DeadlineAgent(ABC):
         return self._peers[recipient].last_announced(key)
 
     def is_silent(self, agent: str) -> bool:
-        """True if another agent is silent for so long that it is taken to have failed."""
+        """True if another agent has been silent long enough to count as failed."""
         return agent in self._peers and self._peers[agent].is_silent(self._now)
 
     def _outgoing(self) -> list[Envelope]:

@@ -30,7 +30,7 @@ _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of r
 _RUNS = 5  # largest number of parallel runs
 _STEPS = np.array([-1.0, 1.0])  # in units of a variable's reach
 _LATTICE = 9  # values all over the box
-_REACH = 0.1  # initial reach of a variable, in sides of the box
+_REACH = 0.1  # initial reach of a variable, in box widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +101,13 @@ class OwnRuns:
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
     def store_value(self, variable: str, entries: Vector) -> None:
-        """Note a variable's value in each run."""
+        """Store a variable's value in each run."""
         i = self._column[variable]
         self.Z[:, i] = np.clip(entries, self._functions.low[i], self._functions.high[i])
         self._changed.add(variable)
 
     def store_pull(self, pull: messages.Pull) -> None:
-        """Note the values that a factor wants for an own variable."""
+        """Store the values of an own variable that a factor proposes."""
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
@@ -160,7 +160,7 @@ class OwnRuns:
         return moves
 
     def change(self, variable: str, before: Vector, now: Vector) -> float:
-        """Largest move of a variable over all runs, in sides of the box."""
+        """Largest move of a variable in any run, in box widths."""
         return float(np.abs(now - before).max() / self._terms.functions.sides[self._column[variable]])
 
     def _climber(self, stack: FactorStack) -> _Climber:

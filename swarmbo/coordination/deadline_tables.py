@@ -55,7 +55,7 @@ class Terms:
 
     @property
     def slot(self) -> int:
-        """Ticks for the decisions of one colour: two thirds of all ticks are for decisions, as late ones cost most."""
+        """Ticks for the decisions of one colour: decisions have two thirds of all ticks, as late ones cost most."""
         return max(1, 2 * self.settings.deadline // (3 * self.conflicts.n_colours))
 
     def start(self, variable: str) -> int:
@@ -79,7 +79,7 @@ class DeadlineTableAgent(DeadlineAgent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: Terms, tables: Tables, decision: int = 0) -> None:
-        # final decisions are short, and late ones cost most, so entries are repeated at every tick
+        # final decisions are short, and late decisions cost most, so entries are repeated at every tick
         super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
         self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
         self._flooding = Flooding(self._graph, self._tables, self._variables, terms.sizes)
@@ -116,7 +116,7 @@ class DeadlineTableAgent(DeadlineAgent):
 
     def decided_values(self) -> dict[str, int | None]:
         """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline; if
-        decisions are final, from the first call on.
+        decisions are final, already at the first call.
         """
         if not self._terms.is_final:
             self._begin_joint_starts()
@@ -171,7 +171,7 @@ class DeadlineTableAgent(DeadlineAgent):
         for f in self._factors:
             for x in graph.scope(f):
                 if (value := self._known_value(x)) is not None:
-                    # a decided variable has one value left, so factors' messages are conditional on it from now on
+                    # a decided variable has one value left, so later messages of factors are conditional on it
                     entries = flooding.message(input, f, x)
                     entries[:] = -np.inf
                     entries[value] = 0.0
@@ -188,7 +188,7 @@ class DeadlineTableAgent(DeadlineAgent):
                 before[:] = new
 
     def _known_value(self, variable: str) -> int | None:
-        """Decided or assumed value of a variable; None if unknown."""
+        """Value of a variable, decided or (of a silent agent) assumed; None if unknown."""
         if (value := self._decided.get(variable)) is not None:
             return value
         if variable in self._decided or self.is_silent(self._graph.variable_owner(variable)):
@@ -236,7 +236,7 @@ class DeadlineTableAgent(DeadlineAgent):
                 self._renew_messages()
 
     def _may_decide(self, x: str) -> bool:
-        """True if all awaited decisions have arrived, or the time to wait is over."""
+        """True if the neighbours' earlier decisions have arrived, or the time to wait is over."""
         terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:

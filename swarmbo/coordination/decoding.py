@@ -26,7 +26,7 @@ from swarmbo.graph import FactorGraph
 def conditioned_message(
     table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int], from_variables: ByEdge, factor: str
 ) -> Vector:
-    """A factor's message to a variable: maxima over undecided variables, given the indices of decided ones."""
+    """A factor's message to a variable: maxima over undecided variables, given the indices of decided variables."""
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
     if line.ndim == 1:
         return line
@@ -43,28 +43,28 @@ def decode(view: LocalView, tables: Tables, from_variables: ByEdge, from_factors
     """Choices of own variables and own factors' variables, optimal on a forest; in a tie, the lowest index."""
     graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
-    chosen: dict[str, int] = {}
+    choices: dict[str, int] = {}
     for x in view.part.order:
         actor = graph.variable_owner(x)
         for f in graph.factors_of(x):
             if f in factors and earlier[f, x]:
-                yield from hear_choices(mail, earlier[f, x], chosen)
-                decided = {y: chosen[y] for y in earlier[f, x]}
+                yield from hear_choices(mail, earlier[f, x], choices)
+                decided = {y: choices[y] for y in earlier[f, x]}
                 entries = conditioned_message(tables[f], graph.scope(f), x, decided, from_variables, f)
                 mail.post(graph.owner(f), actor, Conditioned(f, x, entries))
         if x in variables:
             keys = {f: ("given", f, x) for f in graph.factors_of(x) if earlier[f, x]}
             yield from mail.wait(keys.values())
             received = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
-            chosen[x] = best_value(received)
-            tell_choice(mail, graph, x, chosen[x])
-    yield from hear_choices(mail, view.seen, chosen)
+            choices[x] = best_value(received)
+            tell_choice(mail, graph, x, choices[x])
+    yield from hear_choices(mail, view.seen, choices)
     yield from mail.flush()
-    return chosen
+    return choices
 
 
 def best_value(received: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; if all are forbidden, the one that fewest forbid."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, the least often forbidden."""
     summed = received[0]
     for message in received[1:]:
         summed = summed + message
@@ -78,7 +78,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of least broken weight, then of largest sum; a broken ``present`` index only if no other is as good."""
+    """Index of least broken weight, then of largest sum; if ``present`` is broken, an equally good other index wins."""
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:
@@ -98,16 +98,16 @@ def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, 
 def repaired(
     view: LocalView, tables: Tables, chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
-    """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
+    """Sweep until nothing is forbidden and no single change improves; return a better choice, if any, and its rank."""
     # equal weights at first: the sum of weights is then the number of broken factors
     weights, best = dict.fromkeys(view.factors, 1.0), None
     for _ in range(sweeps):
-        before = chosen
-        chosen = yield from sweep(view, tables, before, weights)
+        previous = chosen
+        chosen = yield from sweep(view, tables, previous, weights)
         values = np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
         is_broken = values == -np.inf
         weights = {f: weights[f] + broken for f, broken in zip(view.factors, is_broken.tolist(), strict=True)}
-        moved = any(chosen[x] != before[x] for x in view.variables) or bool(is_broken.any())
+        moved = any(chosen[x] != previous[x] for x in view.variables) or bool(is_broken.any())
         verdict, best_so_far = yield Compare([values], best_so_far, moved=moved, ends_round=False)
         best = chosen if verdict.best else best
         if verdict.stop:
@@ -124,23 +124,23 @@ def sweep(
     graph, earlier, mail = view.graph, view.part.earlier, Mailbox()
     factors, variables = set(view.factors), set(view.variables)
     renewed: dict[str, int] = {}
-    chosen = ChainMap(renewed, dict(before))
+    choices = ChainMap(renewed, dict(before))
     for x in view.part.order:
         actor = graph.variable_owner(x)
         for f in graph.factors_of(x):
             if f in factors:
                 yield from hear_choices(mail, earlier[f, x], renewed)
-                entries = line_of(tables[f], graph.scope(f), x, chosen)
+                entries = line_of(tables[f], graph.scope(f), x, choices)
                 mail.post(graph.owner(f), actor, Line(f, x, entries, weights[f]))
         if x in variables:
             keys = [("line", f, x) for f in graph.factors_of(x)]
             yield from mail.wait(keys)
             lines, counts = [mail[key].entries for key in keys], [mail[key].weight for key in keys]
-            renewed[x] = least_forbidden(lines, counts, chosen[x])
+            renewed[x] = least_forbidden(lines, counts, choices[x])
             tell_choice(mail, graph, x, renewed[x])
     yield from hear_choices(mail, view.seen, renewed)
     yield from mail.flush()
-    return dict(chosen)
+    return dict(choices)
 
 
 def _sweep_at_once(

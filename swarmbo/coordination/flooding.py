@@ -15,8 +15,8 @@ from swarmbo.graph.factor_graph import grouped
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape, by index. Changes are measured in ``spreads``: the spread of a factor's table, or, if its
-    finite entries are equal (``forbids``), the largest of received messages. Messages of an axis begin at ``starts``.
+    """Factors of one shape, by index. Changes are relative to ``spreads``: the range of a factor's finite entries, or,
+    if these are equal (``forbids``), the largest received message. Messages of an axis begin at ``starts``.
     """
 
     places: Int[np.ndarray, " n"]
@@ -40,18 +40,18 @@ class Flooding:
     """Arrays for synchronous rounds, one per direction, with messages on own factors' and own variables' edges."""
 
     def __init__(self, graph: FactorGraph, tables: Tables, variables: Sequence[str], sizes: Sizes) -> None:
-        self.graph, self.place, edges = graph, graph.column_of, graph.edges
+        self.graph, self.column_of, edges = graph, graph.column_of, graph.edges
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
         self.variables, self.sizes = tuple(variables), sizes
-        own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
+        rows = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         indices_of = grouped((tables[factor].shape, i) for i, factor in enumerate(self.factors))
         by_shape = {shape: np.array(indices) for shape, indices in indices_of.items()}
-        of_factors = [edges.first[own[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
+        of_factors = [edges.first[rows[places]] + np.arange(len(shape))[:, None] for shape, places in by_shape.items()]
         lengths = [np.repeat(shape, len(places)) for shape, places in by_shape.items()]
-        columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
+        columns = np.array([self.column_of[x] for x in self.variables], dtype=np.int64)
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         of_variables, degrees = edges.of_variables(columns), edges.first_of[columns + 1] - edges.first_of[columns]
-        is_elsewhere = ~np.isin(edges.factors[of_variables], own)
+        is_elsewhere = ~np.isin(edges.factors[of_variables], rows)
         # edges of own factors, group by group and axis by axis, then of other agents' factors, which have no table here
         self._here = np.concatenate([*map(np.ravel, of_factors), of_variables[is_elsewhere]])
         self._lengths = np.concatenate([*lengths, np.repeat(sizes_here, degrees)[is_elsewhere]])
@@ -113,7 +113,7 @@ class Flooding:
 
     @property
     def layout(self) -> Layout:
-        """Places of all tables and messages."""
+        """Offsets of all tables and messages in the arrays."""
         return Layout(self.tables, self.table_starts, self.edge_sizes, self._by_edge(self._starts))
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
@@ -162,7 +162,7 @@ class Flooding:
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Mean of previous messages, with weight ``damping``, and new ones; if ``damping`` > 0, -inf in either stays."""
+    """Mean of previous messages, with weight ``damping``, and new; if ``damping`` > 0, -inf in either stays."""
     # 0 * previous would be NaN for a forbidden value
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 

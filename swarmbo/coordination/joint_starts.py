@@ -1,9 +1,9 @@
-"""Parallel joint choices, each improved variable by variable in turn; at last all agents continue from the best one.
+"""Parallel joint choices, each improved one variable at a time; at last all agents continue from the best choice.
 
 A variable's owner sends its value and search reach. The owners of its factors return the factors' values at each
 candidate value of the variable, all other variables at their present values. Variables move in turns, colour by colour,
 to the largest sum. A move by outdated messages may be wrong; a later turn corrects it. Turns pause for a comparison:
-a factor's value in a joint start has one author and is forwarded, so agents with all values have bit-identical sums.
+one agent sends a factor's value, others forward it, so agents with the values of all factors have bit-identical sums.
 
 Source: coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour are our own.
 """
@@ -18,12 +18,12 @@ from swarmbo.coordination.deadline import DeadlineAgent
 from swarmbo.coordination.messages import Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Conflicts, Vector
 
-# ticks until an unacknowledged entry is sent again: entries are long, and late ones count in a later turn
+# ticks until an unacknowledged entry is sent again: entries are long, and late entries count in a later turn
 RETRY = 2
 _SLOT = 2  # ticks of a turn: without faults, a request and its answer take two
 # factor by which the reach shrinks after a short move, and grows after a move of full length
 _FINER = 3.0
-_FINEST = 1e-3  # smallest reach, in sides of the box
+_FINEST = 1e-3  # smallest reach, in box widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class JointStarts:
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
         self._n_in_use = schedule.n_joint_starts  # 1 after the decision
-        self._best = dict.fromkeys(graph.variables, 0)  # by variable, as each part of the graph decides for itself
+        self._best = dict.fromkeys(graph.variables, 0)  # by variable, as each part of the graph decides independently
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
@@ -117,7 +117,7 @@ class JointStarts:
         return self._in_use(x, self._offers[x].entries.reshape(2, -1).T).T
 
     def _in_use(self, x: str, rows: Float[np.ndarray, "_ c"]) -> Float[np.ndarray, "k c"]:
-        """Rows of the joint starts in use, from a variable's rows of all joint starts or of the best one only."""
+        """Rows of the joint starts in use, from a variable's rows of all joint starts or of the best only."""
         if len(rows) == self._n_in_use:
             return rows
         return rows[[self._best[x]]] if self._n_in_use == 1 else np.repeat(rows, self._n_in_use, axis=0)
@@ -145,7 +145,7 @@ class JointStarts:
             self._offer(x, values[x], np.full(self._n_in_use, reach))
 
     def advance(self, now: int, turn: int) -> None:
-        """Take turns, compare joint starts or choose one, by the schedule, and announce the consequences."""
+        """Move variables, compare joint starts or choose one of them, by the schedule, and announce the changes."""
         silent = frozenset(x for x in self._graph.variables if self._host.is_silent(self._graph.variable_owner(x)))
         self._moved |= silent ^ self._silent
         self._silent = silent
@@ -160,7 +160,7 @@ class JointStarts:
             self._send_utilities(turn)
 
     def _move(self, x: str) -> None:
-        """Move a variable to its factors' largest sum in each joint start, once all but silent agents answered."""
+        """Move a variable to its factors' largest sum in each joint start, once all but silent agents have answered."""
         summed = self._summed(x)
         if summed is None:
             return
@@ -168,13 +168,13 @@ class JointStarts:
         candidates, rows = self._candidates(x, values, reach), np.arange(self._n_in_use)
         best, stay = summed.argmax(axis=1), (candidates == values[:, None]).argmax(axis=1)
         is_better = summed[rows, best] > summed[rows, stay]  # strictly, or ties would cause offers for ever
-        found = candidates[rows, np.where(is_better, best, stay)]
-        is_far = np.abs(found - values) >= 0.9 * reach * self._sides[self._column[x]]
+        new_values = candidates[rows, np.where(is_better, best, stay)]
+        is_far = np.abs(new_values - values) >= 0.9 * reach * self._sides[self._column[x]]
         scaled = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         next_reach = np.where(reach > 0.0, scaled, 0.0)
         # a repeated offer would make all answers to the previous offer useless
-        if not np.array_equal([found, next_reach], [values, reach]):
-            self._offer(x, found, next_reach)
+        if not np.array_equal([new_values, next_reach], [values, reach]):
+            self._offer(x, new_values, next_reach)
 
     def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
         """Sum of a variable's factors at its candidate values; None if an agent that is not silent has not answered."""

@@ -77,7 +77,7 @@ class Choice(Message, frozen=True, tag="choice"):
 
 
 class Gain(Message, frozen=True, tag="gain"):
-    """Gain of a variable by its best value: decrease of the number of broken factors, rise of the others' sum."""
+    """Gain if a variable takes its best value: reduction in violated factors, and increase of the sum of the rest."""
 
     variable: str
     broken: int
@@ -95,8 +95,8 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Decision down the spanning tree: number, from 1, of the reported choice that is the new best (0: none), and
-    whether to stop; None: first repair or improve the new best choice, or, without one, the last.
+    """Decision sent down the spanning tree: the number, from 1, of the reported choice that is the new best (0: none),
+    and whether to stop; None: first repair or improve the new best choice or, if there is none, the last choice.
     """
 
     part: int
@@ -145,7 +145,7 @@ class Published(Message, frozen=True, tag="published"):
 
 
 class Slope(Numbers, frozen=True, tag="slope"):
-    """A factor's derivative by a variable at the joint point being polished."""
+    """A factor's derivative with respect to a variable at the joint point being polished."""
 
 
 class Reduced(Message, frozen=True, tag="tally"):

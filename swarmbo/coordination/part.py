@@ -69,7 +69,7 @@ class Part:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Variables breadth first from the first one of each connected part: on a forest, parents before children."""
+        """Variables breadth first from the first of each connected part: on a forest, parents before children."""
         graph = self.graph
         order: dict[str, None] = {}
         for start in graph.variables:
@@ -90,24 +90,24 @@ class Part:
         assert graph.is_forest
         wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
         wait_of_factor = {(f, x): len(graph.scope(f)) - 1 for f in graph.factors for x in graph.scope(f)}
-        ready = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
+        queue = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
         outgoing = [(f, x) for (f, x), waiting in wait_of_factor.items() if waiting == 0]
         levels: list[Level] = []
-        while ready or outgoing:
-            for x, f in ready:
+        while queue or outgoing:
+            for x, f in queue:
                 for other in graph.scope(f):
                     if other != x:
                         wait_of_factor[f, other] -= 1
                         if wait_of_factor[f, other] == 0:
                             outgoing.append((f, other))
-            levels.append(Level(*(tuple(grouped(edges).items()) for edges in (ready, outgoing))))
-            ready = []
+            levels.append(Level(*(tuple(grouped(edges).items()) for edges in (queue, outgoing))))
+            queue = []
             for f, x in outgoing:
                 for other in graph.factors_of(x):
                     if other != f:
                         wait_of_variable[x, other] -= 1
                         if wait_of_variable[x, other] == 0 and len(graph.scope(other)) > 1:
-                            ready.append((x, other))
+                            queue.append((x, other))
             outgoing = []
         return tuple(levels)
 
@@ -141,9 +141,9 @@ class Part:
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Variables of a factor that are decoded before one of its variables, by (factor, variable)."""
-        place = {variable: i for i, variable in enumerate(self.order)}
+        index_of = {variable: i for i, variable in enumerate(self.order)}
         return {
-            (f, x): tuple(y for y in self.graph.scope(f) if place[y] < place[x])
+            (f, x): tuple(y for y in self.graph.scope(f) if index_of[y] < index_of[x])
             for f in self.graph.factors
             for x in self.graph.scope(f)
         }
@@ -211,21 +211,21 @@ class BoxView(LocalView):
         return stacks_of(self.functions.graph, self.factors) if self.factors else ()
 
     @property
-    def place(self) -> Mapping[str, int]:
+    def column_of(self) -> Mapping[str, int]:
         """Columns of joint points, by variable."""
         return self.functions.graph.column_of
 
     @cached_property
     def degree(self) -> Float[np.ndarray, " n"]:
         """Number of the part's factors of each variable; 1 for variables of other parts."""
-        degree = np.ones(len(self.place))
+        degree = np.ones(len(self.column_of))
         for variable in self.graph.variables:
-            degree[self.place[variable]] = len(self.graph.factors_of(variable))
+            degree[self.column_of[variable]] = len(self.graph.factors_of(variable))
         return degree
 
     @cached_property
     def is_home(self) -> tuple[Bool[np.ndarray, "_g 1 _a"], ...]:
-        """For each stack, True where a factor is its variable's first one, which counts the variable in sums."""
+        """For each stack, True where a factor is the first of its variable: it counts the variable in sums."""
         graph = self.graph
         return tuple(
             np.array([[graph.factors_of(x)[0] == f for x in graph.scope(f)] for f in stack.factors])[:, None, :]
@@ -242,7 +242,7 @@ class BoxView(LocalView):
         """Pairs of a variable's column and an entry of the stacks, end to end; pass k has each variable's k-th copy."""
         edges = ((f, x) for stack in self.stacks for f in stack.factors for x in self.graph.scope(f))
         entry = {edge: i for i, edge in enumerate(edges)}
-        return in_turn((self.place[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
+        return in_turn((self.column_of[x], entry[f, x]) for x in self.graph.variables for f in self.graph.factors_of(x))
 
     @cached_property
     def _order(self) -> list[int]:

@@ -155,11 +155,11 @@ class Participant(Generic[Result]):
     def _store(self, sender: str, label: Label, message: Message) -> bool:
         """Put a message into the mailbox; False if it is late or repeated."""
         # by sender: no agent's message can replace another's, whatever key it claims
-        place = sender, message.key, label.sequence
-        stored, is_late = self._mailbox.get(place, []), label.sequence < self._n_received[message.key]
+        mail_key = sender, message.key, label.sequence
+        stored, is_late = self._mailbox.get(mail_key, []), label.sequence < self._n_received[message.key]
         if is_late or label.decision < self.decision or (stored and Codec.encode(message) in map(Codec.encode, stored)):
             return False
-        self._mailbox[place] = [*stored, message]  # if several differ, the first that fits is used
+        self._mailbox[mail_key] = [*stored, message]  # if several differ, the first that fits is used
         return True
 
 
@@ -311,13 +311,13 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
 
 
 class _CommonClock:
-    """Clock of agents that keep time; it begins for all at once, when no message arrives for any other agent."""
+    """Clock of agents that keep time; it starts for all at once, as soon as no message arrives for other agents."""
 
     def __init__(self, agents: Mapping[str, Ticking], by_deadline: Transport | None) -> None:
         self._agents, self._by_deadline, self._is_on = agents, by_deadline, False
-        # held back for agents that keep time until their clock begins, as each call of `tick` counts
+        # messages held back for agents that keep time until their clock starts, as each call of `tick` counts
         self._held_back = dict[str, list[Envelope]]()
-        self._first_decision: tuple[int, int] | None = None  # the first one by a deadline, and its round
+        self._first_decision: tuple[int, int] | None = None  # the first decision by a deadline, and its round
 
     def inboxes_after(self, arrived: Mapping[str, list[Envelope]]) -> dict[str, list[Envelope]]:
         """Inboxes of the agents to tick next, given a step's arrivals over the first transport; empty at the end."""

@@ -192,7 +192,7 @@ State = tuple[Rank | None, float | None, Traffic]  # of a part: rank of its best
 
 
 def _note(states: list[State], best: Rank | None, bound: float | None, traffic: Traffic) -> None:
-    """Note the rank of the best joint choice so far, or, after the choice is made, the upper bound."""
+    """Record the rank of the best joint choice so far or, after the choice is made, the upper bound."""
     states.append((states[-1][0] if states and bound is not None else best, bound, traffic))
 
 

@@ -88,7 +88,7 @@ class Grids:
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
     def is_fine_enough(self, depth: int, tolerance: float) -> bool:
-        """True if the last lattice on which the part settled was finer than this share of the sides."""
+        """True if the last lattice on which the part settled had a spacing below this share of the box's widths."""
         return depth > 0 and self._share(depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
@@ -180,14 +180,14 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points: one assembled on each level, the last level first, then given ones; ``n_values`` is at least 7."""
+    """Joint points: one assembled on each level, the last level first, then given starts; ``n_values`` >= 7."""
     low, high, graph = view.functions.low, view.functions.high, view.graph
-    given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
-    n_lattice = n_values - len(given)
+    given_points = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
+    n_lattice = n_values - len(given_points)
     spacing = (high - low) / (n_lattice - 1)
-    columns = [view.place[variable] for variable in graph.variables]
+    columns = [view.column_of[variable] for variable in graph.variables]
     rng = stream(seed, "starts", variable=graph.variables[0])
-    pool = coarse_values(low, high, given, n_lattice).T
+    pool = coarse_values(low, high, given_points, n_lattice).T
     out = [(yield from put_together(view, pool, _FIRST))]
     for share, n_random in _LEVELS:
         x = out[0]
@@ -197,7 +197,7 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
         near = np.clip(x + share * np.array([[0.0], [-1.0], [1.0]]) * spacing, low, high)
         pool = np.concatenate([near, drawn])
         out.insert(0, (yield from put_together(view, pool, _LATER)))
-    return np.concatenate([np.array(out), given])
+    return np.concatenate([np.array(out), given_points])
 
 
 def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) -> Steps[Point]:
@@ -207,6 +207,6 @@ def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) 
     built = yield from tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
     best, _, _ = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
-    columns = [view.place[variable] for variable in graph.variables]
+    columns = [view.column_of[variable] for variable in graph.variables]
     out[columns] = pool[best, columns]
     return out

@@ -53,7 +53,7 @@ class ToFactors(NamedTuple):
         """Messages of the own variables."""
         flooding, graph = self.flooding, self.flooding.graph
         for x in flooding.variables:
-            choice = int(self.choices[flooding.place[x]])
+            choice = int(self.choices[flooding.column_of[x]])
             for f in graph.factors_of(x):
                 yield to_factor(graph, messages.FromVariable(f, x, flooding.message(self.entries, f, x), choice))
 
@@ -150,7 +150,7 @@ class ToAll(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """Data of agents in turn, each made by ``make_data`` from earlier data; the last sends others what they lack."""
+    """Data of agents, each made by ``make_data`` from earlier agents' data; the last agent sends what others lack."""
 
     order: Sequence[str]
     make_data: Callable[[str, Mapping[str, bytes]], bytes]
@@ -158,13 +158,13 @@ class InTurn(NamedTuple):
 
     def messages(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Iterator[AddressedMessage]:
         """Messages of an agent: from the last agent to all others, from each earlier agent to the next."""
-        place = {name: n for n, name in enumerate(self.order)}
+        index_of = {name: n for n, name in enumerate(self.order)}
         if agent != self.order[-1]:
-            yield ToAll.message(part, agent, self.order[place[agent] + 1], known)
+            yield ToAll.message(part, agent, self.order[index_of[agent] + 1], known)
             return
         for other in part.agents:
             if other != agent:
-                yield ToAll.message(part, agent, other, known, self.order[: place.get(other, -1) + 1])
+                yield ToAll.message(part, agent, other, known, self.order[: index_of.get(other, -1) + 1])
 
 
 class Compare(NamedTuple):
@@ -186,9 +186,9 @@ class Compare(NamedTuple):
         """
         # strictly better only: of equally good choices the first stays, for every driver
         best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
-        for place, candidate in enumerate(ranks, start=1):
+        for number, candidate in enumerate(ranks, start=1):
             if best_so_far is None or candidate > best_so_far:
-                best, best_so_far = place, candidate
+                best, best_so_far = number, candidate
         stop: bool | None = self.change <= self.tolerance and not self.moved
         if self.tried is not None and (ranks[best - 1][0] < 0 or (self.tried and best)):
             start = self.values[best - 1].tobytes()
@@ -210,7 +210,7 @@ class Evaluate(NamedTuple):
 
 
 class SetSizes(NamedTuple):
-    """Number of values of variables from now on, when a method on a box makes tables; no answer."""
+    """New numbers of values of the variables, when a method on a box makes tables; no answer."""
 
     sizes: Mapping[str, int]
 

@@ -80,7 +80,7 @@ class Schema:
 
 
 def are_numbers(entries: Float[np.ndarray, "..."], size: int, limit: float = LARGEST) -> bool:
-    """True if there are ``size`` entries, none NaN, and the size of finite ones is at most ``limit``."""
+    """True if there are ``size`` entries, none of them NaN, and finite entries are at most ``limit`` in size."""
     return entries.size == size and bool(((np.abs(entries) <= limit) | np.isinf(entries)).all())  # false for NaN
 
 

@@ -56,17 +56,17 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
     size_of: dict[str, tuple[int, str]] = {}
     for factor in graph.factors:
         try:
-            given = unmasked(tables[factor])
-            if given.dtype.kind not in "biufO":
+            array = unmasked(tables[factor])
+            if array.dtype.kind not in "biufO":
                 raise TypeError
-            table = np.ascontiguousarray(given, dtype=np.float64)
+            table = np.ascontiguousarray(array, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ShapeError(f"table of {factor!r}: got {short(tables[factor])}; wanted an array of numbers") from None
         scope = graph.scope(factor)
-        if given.ndim != len(scope):
+        if array.ndim != len(scope):
             wanted = f"{len(scope)}, one for each of {', '.join(scope)}"
-            raise ShapeError(f"table of {factor!r}: got {given.ndim} axes; wanted {wanted}")
-        large = given[(abs(table) >= EXACT) & np.isfinite(table)].tolist() if given.dtype.kind in "iuO" else []
+            raise ShapeError(f"table of {factor!r}: got {array.ndim} axes; wanted {wanted}")
+        large = array[(abs(table) >= EXACT) & np.isfinite(table)].tolist() if array.dtype.kind in "iuO" else []
         if rounded := [number for number in large if number % 1 == 0 and number != float(number)]:
             wanted = "whole numbers that float64 does not round, such as all below 2^53"
             raise ShapeError(f"table of {factor!r}: got {rounded[0]}; wanted {wanted}")
@@ -182,13 +182,13 @@ class Conflicts:
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Variables that share a factor with each variable, in the graph's order."""
-        place = self.graph.column_of
-        around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in place}
-        return {x: tuple(sorted(others, key=place.__getitem__)) for x, others in around.items()}
+        index_of = self.graph.column_of
+        around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in index_of}
+        return {x: tuple(sorted(others, key=index_of.__getitem__)) for x, others in around.items()}
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn in which a variable is decided, never that of a neighbour, so its owner can use earlier decisions."""
+        """Colour of each variable, different from its neighbours' colours: the turn in which its owner decides it."""
         return coloured(self.neighbours)
 
     @cached_property
@@ -228,7 +228,7 @@ def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:
 
 
 def coloured(neighbours: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Greedy colouring: in the given order, each name gets the least number that no neighbour has."""
+    """Greedy colouring: in the given order, each name gets the least colour that no neighbour has."""
     colours: dict[str, int] = {}
     for name, others in neighbours.items():
         taken = {colours[other] for other in others if other in colours}

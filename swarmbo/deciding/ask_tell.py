@@ -233,7 +233,7 @@ class AskTell(TeamState):
 
     @atomic
     def give_up(self, query: Query | str) -> None:
-        """Stop waiting for a query. Its told outcomes stay; the missing ones do not count as failed.
+        """Stop waiting for a query. Its told outcomes stay; missing outcomes do not count as failed.
 
         Raises:
             UnknownQueryError: If no such query is pending.
@@ -268,7 +268,7 @@ class AskTell(TeamState):
         return linked(self.agents, self._unreported.edges) if self._world is None else self._world.links()
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, before_decision: bool = False) -> None:
-        """Learn new data; while they include a partly told query, learn only before a decision."""
+        """Learn new data; while a query is only partly told, wait with learning until a decision needs the data."""
         learner, since = self._learner, self._unreported
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
@@ -278,14 +278,14 @@ class AskTell(TeamState):
             return
         learner = learner.copied()  # local beliefs learn in place, and an exception must change nothing
         # call links() only if needed: an environment has no links before its reset, and only local beliefs use them
-        known = links() if isinstance(learner.team_belief, LocalBeliefs) else None
-        exchanges = CountedExchanges(self.graph, Routes(self.agents, known, has_base=True))
-        for of, group in new:
-            if not isinstance(of, str):
+        link_graph = links() if isinstance(learner.team_belief, LocalBeliefs) else None
+        exchanges = CountedExchanges(self.graph, Routes(self.agents, link_graph, has_base=True))
+        for key, group in new:
+            if not isinstance(key, str):
                 learner = learner.attach(data_of_group(self.problem, group))
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
-            learner = learner.learn(news, since.rounds[of], now, known)
+            learner = learner.learn(news, since.rounds[key], now, link_graph)
             due, sent, self.sharing_links = learner.team_belief.take_messages()
             exchanges.fuse(due)
             exchanges.count("sharing", sent)
@@ -332,7 +332,7 @@ class AskTell(TeamState):
             constraints: Measured quantities (t,) with ``limits``, by name. Default: a table's columns with their names.
 
         Raises:
-            ShapeError: If shapes do not fit, a location is over 100 sides of the box away, a noise is negative, or
+            ShapeError: If shapes do not fit, a location is over 100 box widths away, a noise is negative, or
                 there are rounds without a time axis.
             ConfigError: If a value is invalid for its variable, or a column or cell is wrong; it names row and column.
             OSError: If a file cannot be read.

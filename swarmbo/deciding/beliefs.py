@@ -72,7 +72,7 @@ class SharedBelief:
         return BeliefMessages()
 
     def fitted(self, seed: int) -> "SharedBelief":
-        """Belief with hyper-parameters fitted, if a fit is due or the last fit had only equal outcomes."""
+        """Belief with fitted hyper-parameters, if a fit is due or all outcomes of the last fit were equal."""
         is_due = self.belief.needs_fit or (self._lacks_scale and self.belief.tells_since_fit > 0)
         return SharedBelief(self.belief.fit(stream(seed, "fit", n=self.belief.n_data))) if is_due else self
 
@@ -91,16 +91,16 @@ class SharedBelief:
         return self.belief.X
 
     def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
-        """Locations of successes and failures (round last) and their correlation in time: the same for all agents."""
+        """Locations of successes and failures (round last) and their correlation in time, equal for all agents."""
         return dict.fromkeys(agents, (self.belief.X, failed, self.belief.hyperparameters.time))
 
     def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
-        """Agents with a price, as long as the belief has no scale; none once it has one."""
+        """Agents with a price while the belief has no scale; empty once it has a scale."""
         return set(prices) if self._lacks_scale else set()
 
     @property
     def _lacks_scale(self) -> bool:
-        """True until the belief was fitted to outcomes that differ; a user's own belief always has a scale."""
+        """True until the belief is fitted to outcomes that differ; a user's own belief always has a scale."""
         return type(self.belief) is ExactGP and not self.belief.hyperparameters.has_scale
 
 
@@ -115,7 +115,7 @@ class LocalBeliefs:
         return LocalBeliefs(self.belief.copied())
 
     def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "LocalBeliefs":
-        """Give each local agent its own measurements, also failed ones."""
+        """Give each local agent its own measurements, failures included."""
         outcomes, failed, noise_variances = dict[str, Any](), dict[str, Any](), dict[str, Any]()
         for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.belief.agents):
             measured = [one for one in measurements if one.agent == agent]

@@ -1,4 +1,4 @@
-"""Driver of a team's decisions, which has the knowledge of all agents."""
+"""Driver of a team's decisions, which has the data of all agents."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ SHARING = ("reports", "news", "sharing")  # purposes of reports; other messages 
 
 
 def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
-    """Steps of the agents ``own`` for a request: they send their own data, and receive the data of all senders."""
+    """Steps by which the agents ``own`` serve a request: they send their data, and receive those of all senders."""
     fits = admissible_data(request)
 
     def data_of(agent: str, before: Mapping[str, bytes]) -> bytes:
@@ -44,7 +44,7 @@ def exchange_of(request: EachSends, own: tuple[str, ...]) -> Steps[dict[str, byt
 
 
 def admissible_data(request: EachSends) -> Callable[[str, bytes], bool]:
-    """Check of received data: senders send admissible data, and other agents send nothing."""
+    """Check of received data: they are admissible for senders, and empty for other agents."""
 
     def is_admissible(agent: str, data: bytes) -> bool:
         if agent not in request.senders:
@@ -63,7 +63,7 @@ def decoded(request: EachSends, said: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
-    """One part with all agents, connected or not; its number differs from those of an agreement's parts."""
+    """A part of the graph with all agents, connected or not; its number differs from those of an agreement's parts."""
     return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
@@ -88,15 +88,15 @@ class CountedExchanges:
         return found
 
     def answer(self, request: EachSends) -> dict[str, Any]:
-        """Answer to a request: data of its senders about their own beliefs, by sender."""
+        """Answer to a request: by sender, the data that it computes from its own belief."""
         return decoded(request, self.run(request.purpose, exchange_of(request, self._all_agents.part.agents)))
 
     def count_sum(self, purpose: str, *shape: int) -> None:
-        """Count the messages that add up arrays of this shape over all agents."""
+        """Count the messages by which all agents add up arrays of this shape."""
         self.count(purpose, self._all_agents.over_tree(np.empty(shape)))
 
     def fuse(self, due: Sequence[FusionExchange]) -> None:
-        """Run exchanges of beliefs: in each step a note to each neighbour, and a check for further steps."""
+        """Run exchanges of beliefs: in each step notes to neighbours, and a check whether a further step is needed."""
         for one in due:
             run_steps(exchange_steps(one.agents, one.steps), partial(self._answer_fusion, one))
 

@@ -34,14 +34,14 @@ from swarmbo.registry import invalid_result
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
-_MANY = 2**11  # number of measurements times locations above which one joint prediction is faster than single ones
+_MANY = 2**11  # number of measurements times locations above which a joint prediction is faster than several
 Sites = Float[np.ndarray, "k d"] | None
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
-    """Belief of a team in a field, positions of its agents, and each one's first measured location in the episode
+    """Belief of a team in a field, positions of its agents, and each agent's first measured location in the episode
     (``starts``). The learner of one agent, ``own``, has only that agent's belief if beliefs are local.
     """
 
@@ -109,8 +109,8 @@ class FieldLearner:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         # the fit comes before pending queries: these have no outcomes to fit
-        after, belief = self._with_pending(log)
-        measured, measured_by = known_places(after.team_belief, log)
+        learner, belief = self._with_pending(log)
+        measured, measured_by = known_places(learner.team_belief, log)
         situation = Situation(
             agents=agents,
             candidates=candidates,
@@ -123,13 +123,13 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=seed,
             prices=prices,
-            unscaled=after.team_belief.agents_without_scale(prices),
+            unscaled=learner.team_belief.agents_without_scale(prices),
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
             measured=measured,
             measured_by=measured_by,
-            required=required_of(after.team_belief, log, agents, now),
+            required=required_of(learner.team_belief, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         for agent, place in decision.points.items():  # checked, as a planner may be a user's own
@@ -142,7 +142,7 @@ class FieldLearner:
         if problem.no_go and offered and not situation.movers:
             violated = tuple(f"no_go[{n}]" for n in range(len(problem.no_go)))
             report = msgspec.structs.replace(report, status="infeasible", violated=violated)
-        return after, _expected(belief, problem, points, report)
+        return learner, _expected(belief, problem, points, report)
 
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
@@ -170,7 +170,7 @@ class FieldLearner:
         """Recommendation of the agent with the most measurements, which it sends to the others."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
-        best = max(known, key=lambda agent: known[agent])  # the first of several equal ones
+        best = max(known, key=lambda agent: known[agent])  # the first of several equal maxima
         if not known[best]:
             return None
 
@@ -202,7 +202,7 @@ class FieldLearner:
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def whereabouts(self) -> dict[str, Any]:
-        """Positions and starts as plain data, which all agents know with shared and with local beliefs."""
+        """Positions and starts as plain data; all agents know them, with shared or local beliefs."""
         known = {"positions": self.positions, "starts": self.starts}
         return {kind: {agent: place.tolist() for agent, place in at.items()} for kind, at in known.items()}
 

@@ -27,25 +27,25 @@ from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
 from swarmbo.worlds import Offers
 
-# distance kept from evaluated points, and shortest and longest random step away from one; in sides of the box
+# least distance from evaluated points, and shortest and longest random step away from a point; in box widths
 _NEAREST, _STEPS = 1e-9, (1e-4, 1e-2)
 _STEPS_FROM_PENDING = (1.1e-3, 4e-3)  # the same for pending points, where the distance kept is ``APART``
 _GROWTH = 1.01  # growth of these steps with each try, to leave crowded regions
-_HALVED, _HALVINGS = 50, 12  # tries after which steps from evaluated points halve, and most halvings: regions are tiny
-_ENOUGH = 1_000  # tries in vain after which broken rules of pending points are dropped
+_HALVED, _HALVINGS = 50, 12  # tries before steps from evaluated points halve (regions can be tiny), and most halvings
+_ENOUGH = 1_000  # failed tries after which broken rules of pending points are dropped
 _MOST_TRIES = 10_000
 _FEW, _MANY, _MORE = 64, 1_000, 30_000  # random points on grids that compete to replace one; more if few are allowed
-_PROJECTED = 8  # of which so many are moved to the nearest allowed points, which takes long
-_LED = 16  # most rules for which the model compares points, as this may need sums over all agents
-_FLAT = 4  # least number of equal totals with which the initial design goes on
-_RARELY = 20  # one try in so many also moves the point so that it keeps the constraints
+_PROJECTED = 8  # number of these points that are moved to the nearest allowed point, which takes long
+_LED = 16  # the model compares points only for at most this many rules, as this may need sums over all agents
+_FLAT = 4  # the initial design continues while all totals are equal, if there are at least this many
+_RARELY = 20  # every 20th try also moves the point to the nearest point that keeps the constraints
 Point = Float[np.ndarray, " n"]  # of all variables, or of some
 Sites = Float[np.ndarray, "k d"] | None
 Rules = Sequence["_KeepApart"]
 
 
 class _KeepApart(NamedTuple):
-    """Rule that a point keeps a distance from evaluated or pending points in some coordinates."""
+    """Rule that a point differs from evaluated, or pending, points in some of the ``columns``."""
 
     columns: Int[np.ndarray, " a"]
     others: Float[np.ndarray, "q a"]
@@ -136,23 +136,23 @@ class FunctionLearner:
         if self.is_designing(log):
             point = yield from self._design_steps(log)
             return self, Choice(point, SolveReport(status="not_needed"), chosen=False)
-        setup, near = self.setup, self.setup.near
+        setup, near_rules = self.setup, self.setup.near
         learner, model = self.modelled(log)
         situation = self.situation(log, offers.links)
         U, report, judge = yield from joint_steps(situation, model, setup)
         if judge.box is not None:
             U = np.clip(U, judge.box.low, judge.box.high)
         learner = replace(learner, learned=model.learned)
-        if near is None or near.safe is None or (box := judge.box) is None:
+        if near_rules is None or near_rules.safe is None or (box := judge.box) is None:
             return learner, Choice((yield from self._place(log, U, judge)), report)
-        U, stayed = yield from self._safe_steps(log, model, near, U, box, judge)
+        U, stayed = yield from self._safe_steps(log, model, near_rules, U, box, judge)
         report = report if stayed is None else msgspec.structs.replace(report, stayed=stayed)
         return learner, Choice(U, report)
 
     def _safe_steps(
         self, log: Logbook, model: Model, near: Near, U: Point, box: StepBox, judge: Judge
     ) -> Steps[tuple[Point, Literal["best", "present"] | None]]:
-        """Safe physical point near a wanted one, and None; or a known setting, and its name (``Near.first_safe``)."""
+        """Safe physical point near a wanted point, and None; or a known setting and its name (``Near.first_safe``)."""
         problem, evaluated = self.setup.problem, log.history.X[np.isfinite(log.history.sums)]
         if not near.at_start(evaluated).any():
             return near.start, "present"
@@ -237,7 +237,7 @@ class FunctionLearner:
         """Physical point near a wanted point of the unit cube. Every decision ends with this step, unless it is
         ``safe`` (``Near.first_safe``). Log and seed determine it.
 
-        The point keeps constraints, no_go and the step box. As far as possible it then, in the order of preference:
+        The point keeps constraints, no_go and the step box. If possible it then, in the order of preference:
         meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. Where this
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.
@@ -251,7 +251,7 @@ class FunctionLearner:
         on_grids = () if problem.coding is None else problem.coding.domain.levels
         grids = set(on_grids if problem.few is None else range(len(U)))
         rules = grouped((grids.issuperset(rule.columns.tolist()), rule) for rule in self._rules(log))
-        listed, others = rules.get(True, ()), rules.get(False, ())
+        listed, other_rules = rules.get(True, ()), rules.get(False, ())
         for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
@@ -263,17 +263,17 @@ class FunctionLearner:
             if len(better):
                 utility = yield from self._utility(better, U, judge if number < _LED else Judge())
                 U = better[rng.choice(np.flatnonzero(utility == utility.max()))]
-        return problem.in_box(self._stepped_apart(U, others, box, rng))
+        return problem.in_box(self._stepped_apart(U, other_rules, box, rng))
 
     def _rules(self, log: Logbook) -> Rules:
-        """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending ones.
+        """Rules that keep a point apart from evaluated points (unless outcomes fade), then from pending points.
 
         With outcomes per factor, there is a rule for the variables of each pending factor. In the last round, from
         which no decision learns, parts of the graph may repeat pending values.
         """
         belief, problem, all_axes = self.setup.belief, self.setup.problem, np.arange(self.setup.problem.domain.n_dims)
         fades = isinstance(belief, AdditiveGPSettings) and belief.time is not None
-        # if outcomes fade, an old point is worth a new measurement
+        # if outcomes fade, an evaluated point may be measured again
         rules = [] if fades else [_KeepApart(all_axes, problem.domain.to_unit(log.points), are_pending=False)]
         queries = list(log.open.values())
         waiting: list[tuple[Int[np.ndarray, " a"], list[int]]] = [(all_axes, list(range(len(queries))))]
@@ -290,7 +290,7 @@ class FunctionLearner:
     def _others(
         self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator, box: StepBox | None
     ) -> Float[np.ndarray, "m n"]:
-        """All joint points on grids if they are few, else random ones with one, two or any number of other values."""
+        """All joint points on grids if few, else random points with one, two or any number of other values."""
         problem = self.setup.problem
         if problem.few is not None:
             return problem.few
@@ -312,7 +312,7 @@ class FunctionLearner:
         return points
 
     def _utility(self, points: Float[np.ndarray, "m n"], U: Point, judge: Judge) -> Steps[Float[np.ndarray, " m"]]:
-        """Log expected improvement over the best evaluated mean; nearness, without a model or a factor's owner."""
+        """Log expected improvement on the best evaluated mean; nearness to ``U`` without a model or an owner."""
         problem, m = self.setup.problem, len(points)
         if judge.model is not None:
             X = np.vstack([problem.in_box(points), judge.evaluated])
@@ -323,7 +323,7 @@ class FunctionLearner:
         return -np.abs(points - U).sum(axis=1)
 
     def _stepped_apart(self, U: Point, rules: Rules, box: StepBox | None, rng: np.random.Generator) -> Point:
-        """Point that breaks no rule, if one is found: the given one, or one some random steps away from it."""
+        """Point that breaks no rule, if found: ``U`` itself, or a point some random steps away from it."""
         problem = self.setup.problem
         rules_of_column = grouped((column, n) for n, rule in enumerate(rules) for column in rule.columns.tolist())
         broken = {n for n, rule in enumerate(rules) if rule.is_broken_by(U)}
@@ -349,7 +349,7 @@ class FunctionLearner:
             moved = problem.domain.snapped(moved)
             if problem.coding is not None and (moved == U).all():
                 moved = problem.coding.domain.beside(U, rule.columns, tries + 1, rng)
-            if problem.constraints and tries % _RARELY == 0:  # few points may keep them
+            if problem.constraints and tries % _RARELY == 0:  # random steps rarely keep constraints
                 moved = problem.nearest_allowed(moved)
             if problem.is_allowed(moved[None])[0] and (box is None or box.contains(moved)):
                 # rules of unchanged variables stay broken or kept
@@ -361,8 +361,8 @@ class FunctionLearner:
 
 
 def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: Rules) -> Float[np.ndarray, "k n"]:
-    """Best of some points: by whether they miss requirements or limits, the numbers of broken rules on evaluated and on
-    pending points, and by how much they miss them; none if ``U`` is as good in all but the last.
+    """Best of some points, compared in this order: no violation of requirements or limits, fewest broken rules on
+    evaluated points, then on pending points, least violation. None if ``U`` equals the best in all but the last.
     """
     points = np.vstack([U, points])
     lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
@@ -374,8 +374,8 @@ def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: 
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:
-    """Point at a random step from another; coordinates that would leave the unit cube step the other way."""
-    # log-uniform: short steps keep the decision, a few long ones leave crowded regions
+    """Point a random step away from ``u``; coordinates that would leave the unit cube step the other way."""
+    # log-uniform: most steps are short and stay near the decided point; a few long steps leave crowded regions
     length = np.exp(rng.uniform(*np.log(steps))) * growth
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)

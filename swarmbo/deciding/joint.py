@@ -37,7 +37,7 @@ from swarmbo.registry import checked_result, invalid_result, loggable_result
 
 Out = TypeVar("Out")
 Point = Float[np.ndarray, " n"]
-_ROUNDING = 1e-9  # sides of the box
+_ROUNDING = 1e-9  # box widths
 
 
 class Ranking(NamedTuple):
@@ -68,7 +68,7 @@ class Rank(NamedTuple):
         return [(i, part) for i, part in parts if len(part.factors) > 1]
 
     def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
-        """Steps that add up, over a part's agents, their factors' means at evaluated points, then at pending ones."""
+        """Steps that sum factors' means over the agents of each part, at evaluated points, then at pending points."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
         ahead = incumbents.means_at_pending(self.belief, own)
         return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
@@ -87,7 +87,7 @@ class Rank(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Request for one number per factor, valid for own factors; answered by numbers that are valid for all factors.
+    """Request for a number per factor, known to the factor's owner; answered by the numbers of all factors.
 
     A factor whose owner is absent has the number ``absent``; None: the mean of the other factors' numbers.
     """
@@ -98,7 +98,7 @@ class Gather(NamedTuple):
     absent: float | None = None
 
     def among(self, members: Collection[str]) -> Mapping[str, float]:
-        """Numbers of all factors, if only these agents report theirs."""
+        """Numbers of all factors, if only these agents report those of their factors."""
         known = {factor: number for factor, number in self.numbers.items() if self.graph.owner(factor) in members}
         absent = self.absent
         if absent is None:
@@ -107,7 +107,7 @@ class Gather(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Request to complete joint points (..., n), valid in own factors' variables; answered by points valid in all."""
+    """Request to complete joint points (..., n): valid in own factors' variables; the answer is valid in all."""
 
     points: Float[np.ndarray, "*k n"]
     graph: FactorGraph
@@ -148,10 +148,10 @@ Steps = Generator[Request, Any, Out]
 
 
 class Judge(NamedTuple):
-    """What all agents know of points before they ask one: the step box, requirements of success, and learned limits.
+    """Common knowledge about candidate points: the step box, requirements of success, and learned limits.
 
-    ``model`` predicts their outcomes, and ``evaluated`` (t, n) are the codes of evaluations to improve on. An initial
-    design and a baseline have no model, and require nothing but the box.
+    ``model`` predicts the outcomes of points, and ``evaluated`` (t, n) are the codes of evaluations to improve on.
+    Points of an initial design or a baseline are checked by the box only: there is no model.
     """
 
     box: StepBox | None = None
@@ -161,7 +161,7 @@ class Judge(NamedTuple):
     evaluated: Float[np.ndarray, "t n"] = np.empty((0, 0))
 
     def lacks(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """By how much points (m, n) of the unit cube miss requirements and limits together; 0 if they meet them."""
+        """Total violation of requirements and limits at points (m, n) of the unit cube; 0 if none is violated."""
         out = np.maximum(-least_margin(self.needed, U), 0.0) if self.needed else np.zeros(len(U))
         for limit in self.limits:
             out += np.where(limit.allows(U), 0.0, limit.region.depth(U, limit.bounds)[0])
@@ -173,17 +173,17 @@ def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[
 
     With a present setting, the judge has the box around the best setting, to which the point is yet to be moved.
     """
-    near, coordination, box = setup.near, setup.coordination, None
+    near_rules, coordination, box = setup.near, setup.coordination, None
     known_best = model.complete or model  # includes evaluations before a restart of the search
     if not isinstance(coordination, Maximiser):
         point, report = _baseline_decision(situation, setup)
-        if near is not None:
-            box = near.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
+        if near_rules is not None:
+            box = near_rules.step_box((yield from _best(known_best, (yield Rank(known_best.belief)), situation)))
         return point, report, Judge(box)
     functions, ranking, inside = yield from _function_steps(situation, model, setup.acquisition)
-    if near is not None:
-        box = near.step_box((yield from _best(known_best, ranking, situation)))
-        functions = _within(functions, box, near.simple(box.centre))
+    if near_rules is not None:
+        box = near_rules.step_box((yield from _best(known_best, ranking, situation)))
+        functions = _within(functions, box, near_rules.simple(box.centre))
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     # the seed depends only on counts of the history, which all agents know
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
@@ -289,7 +289,7 @@ def recommended_steps(situation: JointSituation, problem: Problem, model: Model)
 
 
 def _may_fail_together(U: Point, situation: JointSituation, problem: Problem, model: Model) -> Steps[bool]:
-    """True if the best values of separate parts, perhaps never evaluated together, failed or may fail together."""
+    """True if the best values of separate parts, combined into one point, failed there or are likely to fail."""
     if len(model.belief.graph.components) == 1 or model.belief.is_coupled:
         return False
     needed = [one for one in (yield from _requirements(situation, model)) if len(one.columns) == len(U)]
@@ -298,7 +298,7 @@ def _may_fail_together(U: Point, situation: JointSituation, problem: Problem, mo
 
 
 def _divided_by_all(situation: JointSituation, model: Model) -> Steps[Model]:
-    """Model whose graph divides the factors that any agent splits, as all agents must agree on one graph."""
+    """Model whose graph splits every factor that any agent splits: all agents must use one graph."""
     graph = model.belief.graph
     may_split = bool(model.learned.forms) and graph.max_factor_size > 1  # no splits without transforms
     if not (_is_known_by_owners(situation) and may_split):

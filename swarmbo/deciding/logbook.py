@@ -64,7 +64,7 @@ class OpenQuery:
     """A pending joint point, and the channels for which it waits.
 
     Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
-    ``basis`` is the number of evaluations known at its request; ``actual_point`` was told before any outcome.
+    ``basis`` counts the evaluations known when it was requested; ``actual_point`` was told before any outcome.
     """
 
     point: Float[np.ndarray, " n"]
@@ -77,7 +77,7 @@ class OpenQuery:
 
     @property
     def place(self) -> Float[np.ndarray, " n"]:
-        """Actual point as far as it is known, otherwise the requested one."""
+        """Actual point if it was told, otherwise the requested point."""
         return self.point if self.actual_point is None else self.actual_point
 
     def to_plain(self) -> list[Any]:
@@ -124,7 +124,7 @@ class Logbook:
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
-        """Pending points without any outcome; the history has those with a part of their outcomes."""
+        """Pending points without any outcome; points with a part of their outcomes are in the history."""
         return self._stacked([query.place for query in self.open.values() if query.row is None])
 
     @property
@@ -227,7 +227,7 @@ class Logbook:
         point: Float[np.ndarray, " n"] | None = None,
         noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
+        """Record outcomes of some channels, NaN if failed; the query stays open until all are known.
 
         ``point`` is the actual point, NaN for variables at their requested values. Variables of channels with earlier
         outcomes stay unchanged. Without any outcome so far, only the point is noted.
@@ -241,16 +241,16 @@ class Logbook:
             column = place[channel]
             factors[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
         history = replace(history, factors=factors, noise_std=noise)
-        left = tuple(channel for channel in query.awaited if channel not in outcomes)
+        still_awaited = tuple(channel for channel in query.awaited if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
-        if not left:
+        if not still_awaited:
             return log._closed([query_id])
-        known = replace(query, point=history.X[row], awaited=left, row=row, actual_point=None)
+        known = replace(query, point=history.X[row], awaited=still_awaited, row=row, actual_point=None)
         return log._with_open({**log.open, query_id: known})
 
     def with_quantities(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
-        """Note measured quantities of a told query."""
+        """Record measured quantities of a told query."""
         row = self.requested_query(query_id).row
         if row is None or self.history.measured is None:
             raise UnknownQueryError(f"query {query_id!r}: got constraints without an outcome; tell both")
@@ -283,19 +283,19 @@ class Logbook:
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         awaited = frozenset[str]() if query is None else frozenset(query.awaited)
-        # an agent may measure without a request, or again; such outcomes get a row of their own
-        own = {c: y for c, y in news.factors.items() if c in awaited}
+        # an agent may measure without a request, or again; these outcomes get a separate row
+        outcomes = {c: y for c, y in news.factors.items() if c in awaited}
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
         elif query_id is not None:
-            if own or not problem.is_field:
-                point = problem.joint({c: places[c] for c in own}) if problem.is_field else news.point
-                log = log.with_factors(query_id, own, point=point, noise_std=news.noise)
+            if outcomes or not problem.is_field:
+                point = problem.joint({c: places[c] for c in outcomes}) if problem.is_field else news.point
+                log = log.with_factors(query_id, outcomes, point=point, noise_std=news.noise)
             log = log.without([query_id]) if is_all else log
-        if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
+        if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
             log = log._with_measurement(point, unasked, news.noise, attached=False)
-        for measurement in news.on_the_way:  # unrequested: rows of their own
+        for measurement in news.on_the_way:  # unrequested: separate rows
             agent, noise = measurement.agent, {measurement.agent: measurement.noise_std}
             point = problem.joint({agent: measurement.place})
             log = log._with_measurement(point, {agent: measurement.outcome}, noise, attached=True)
@@ -304,7 +304,7 @@ class Logbook:
     def _with_measurement(
         self, point: Float[np.ndarray, " n"], known: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
     ) -> "Logbook":
-        """Add measurements in a field without a query, as a row of their own."""
+        """Add measurements in a field without a query, as a separate row."""
         factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (known, noise))
         noise_std = np.array([[np.nan, *noises]])
         data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
@@ -384,7 +384,7 @@ class Logbook:
 
 
 def _complete(data: Dataset, problem: Problem, basis: int, *, attached: bool, chosen: bool) -> Dataset:
-    """Rows with all columns, for evaluations that are not pending; ``basis`` evaluations were known before them."""
+    """Rows with all columns, for evaluations that are not pending; ``basis`` evaluations were known before these."""
     t, measured = len(data), data.measured
     return replace(
         data,
@@ -401,7 +401,7 @@ def _query_id(number: int) -> str:
 
 
 def _query_number(query_id: str) -> int:
-    """Number of a query; 0 for a text that is not an id."""
+    """Number of a query from its id; 0 for a text that is not an id."""
     digits = query_id[1:]
     number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else 0
     return number if query_id == _query_id(number) else 0

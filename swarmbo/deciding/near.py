@@ -20,13 +20,13 @@ from swarmbo.problem import Problem
 from swarmbo.settings import Fraction, Positive, Settings, convert
 from swarmbo.spaces.variables import Categorical
 
-APART = 1.001e-3  # sides of the box: a batch has no two points within a thousandth of a side
+APART = 1.001e-3  # box widths: a batch has no two points within a thousandth of a box width
 _STEPS_BACK = np.geomspace(1.0, 1e-3, 41)[:, None]  # shares of a line back to the best setting
 _LINES = 16  # number of random lines
 _RISE = 0.5  # extra standard deviations per setting below the floor in excess of the expected number
 _LOSSES = 20.0  # least assumed fall of the utility over a side of the box, in stated losses; else the present utility
 _LEAST = 1e-12  # share of the largest known utility: a smaller loss means a present utility of 0, up to rounding
-_SLACK = 1e-9  # tolerance in sides of the box, or as a share of the present utility
+_SLACK = 1e-9  # tolerance in box widths, or as a share of the present utility
 _EQUAL = (1.0, 0.75, 0.5, 0.25, 0.0)  # positions of all numbers in their ranges, for simple settings
 
 Point = Float[np.ndarray, " n"]
@@ -66,19 +66,19 @@ class StepBox(NamedTuple):
 class Near:
     """Rules for the next setting of a team that begins at a present setting: step limits, and a requirement of safety.
 
-    Limits are largest differences from the best known setting; infinite: no limit. A limit of 0 keeps the value.
+    A limit is the largest difference from the best known setting; inf means no limit, and 0 keeps the value.
     """
 
     problem: Problem
     start: Point  # present setting, in codes
     reach: Point  # limits in codes
-    shares: Point  # limits in sides of the box
+    shares: Point  # limits in box widths
     step_limit: Any = None  # both limits, as stated
     safe: Safe | None = None
 
     @classmethod
     def of(cls, problem: Problem, start: object, step_limit: object, safe: object) -> "Near | None":
-        """Make the rules from a user's arguments; None without any."""
+        """Make the rules from a user's arguments; None if there are none."""
         given = {"start": start, "step_limit": step_limit, "safe": safe}
         first = next((name for name, value in given.items() if value is not None), None)
         if first is None:
@@ -119,7 +119,7 @@ class Near:
     def lines_back(self, U: Point, box: StepBox, rng: np.random.Generator) -> Iterator[Points]:
         """Yield candidates (m, n) for ``first_safe``: first those on the line from a point ``U`` to the best setting.
 
-        The second ones are on lines from random points of the box. Both end with the best and the present setting.
+        The second part is on lines from random points of the box. Both end with the best and the present setting.
         """
         last = np.stack([box.centre, self.problem.domain.to_unit(self.start)])
         for ends in (U[None], box.low + rng.random((_LINES, len(U))) * (box.high - box.low)):
@@ -129,7 +129,7 @@ class Near:
     def first_safe(
         self, candidates: Points, evaluated: Points, pending: Points, expected: tuple[Values, Values], fits: Mask
     ) -> tuple[Point, Literal["best", "present"] | None]:
-        """First safe point (n,) of a line of candidates; if several lines have one, the most uncertain of these.
+        """First safe point (n,) on a line of candidates; of several lines' first safe points, the most uncertain.
 
         Args:
             candidates: Points (m, n) of ``lines_back``.
@@ -183,7 +183,7 @@ class Near:
         return mean[:m] - (ndtri(safe.probability) + _RISE * excess) * std >= floor, std
 
     def _distances(self, X: Points, others: Points) -> Float[np.ndarray, "m t"]:
-        """Distances of joint points to others, in sides; values of a choice without an order are 0.5 or 0.71 apart."""
+        """Distances of joint points to others, in box widths; values of an unordered choice are 0.5 or 0.71 apart."""
         inside = self.problem.domain.to_unit if self.problem.coding is None else self.problem.modelled
         return cdist(inside(X), inside(others), "chebyshev")
 
@@ -225,7 +225,7 @@ def _start(problem: Problem, given: Any) -> Point:
 
 
 def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
-    """Largest changes in codes, and in sides of the box. Names override patterns; the last matching pattern counts."""
+    """Largest changes in codes, and in box widths. Names override patterns; the last matching pattern counts."""
     at, names, is_table = "$.step_limit", problem.graph.variables, isinstance(given, Mapping)
     reach, shares = np.full((2, len(names)), np.inf)
     wanted = "a number > 0 in the variable's unit, a share of its axis such as '10%', or a table (0 keeps a value)"

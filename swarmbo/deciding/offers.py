@@ -63,7 +63,7 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
-    """2,048 quasi-random locations of a box, and the measured ones in it."""
+    """2,048 quasi-random locations of a box, and the measured locations in it."""
     unit = sobol(_N_RECOMMENDED, domain.n_dims, stream(seed, "recommendation"))
     inside = ((domain.low <= measured) & (domain.high >= measured)).all(axis=1)
     return np.concatenate([domain.from_unit(unit), measured[inside]])
@@ -74,7 +74,7 @@ _NUMBERS, _INDICES, _IS_COMPRESSED = 0, 1, 2  # bits of the first byte
 
 
 def packed(places: Places, sites: PlaceTable | None = None) -> bytes:
-    """Pack locations in their order.
+    """Pack locations, in their order, as bytes.
 
     Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
     Others are stored column by column, as numbers of a lattice repeat. Either is compressed if that is shorter.
@@ -115,7 +115,7 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
 
 
 def inflated(content: bytes, most: int) -> bytes:
-    """Decompress up to a limit: a few bytes could expand to millions."""
+    """Decompress bytes up to a limit, as a few bytes could expand to millions."""
     reader = zlib.decompressobj()
     found = reader.decompress(content, most)
     if not reader.eof:
@@ -188,7 +188,7 @@ def reachable_places(agent: str, offers: Offers, problem: Problem, seed: int, ro
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
-    """Offers of agents as an environment gives them; agents without candidates draw new ones in each round."""
+    """Offers of agents from an environment's offers; agents without candidates draw new candidates in each round."""
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in present.values()):

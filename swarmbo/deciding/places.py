@@ -1,4 +1,4 @@
-"""Decision of the next locations in a field, by steps as in ``joint``; common knowledge needs no messages."""
+"""Decision of the next locations in a field, by steps as in ``joint``; data that all agents know are not sent."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -71,7 +71,7 @@ def place_steps(
         if np.isnan(point).any():
             continue  # it abstains
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
-            points[agent] = point  # max-sum on loops may end in a conflict: then the later robot stays
+            points[agent] = point  # max-sum on loops may end in a conflict: then the later agent stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
     # an approximate agreement may be worse than sequential choices, which are known
@@ -97,7 +97,7 @@ def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Rou
 
 
 def abstentions(problem: LocalProblem) -> dict[str, int]:
-    """Row of abstention on the shortlist of each agent that may abstain; it is the assumed choice of a silent agent."""
+    """Row of abstention on the shortlist of each agent that may abstain; a silent agent is assumed to abstain."""
     rows = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
     return {agent: int(nowhere.argmax()) for agent, nowhere in rows.items() if nowhere.any()}
 

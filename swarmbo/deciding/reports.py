@@ -39,14 +39,14 @@ class _SentRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
-    """Report of an agent; an unchanged offer is replaced by its checksum."""
+    """Report of an agent: new measurements, and its offer or, if that is unchanged, the offer's checksum."""
 
     rows: tuple[_SentRow, ...]
     offer: PackedOffer | int
 
 
 class Reported(NamedTuple):
-    """A measurement, and its author."""
+    """A measurement, and the agent that made it."""
 
     agent: str
     row: _SentRow
@@ -72,8 +72,8 @@ def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple
     # all agents got the same calls of attach, so each knows the groups from its own rows
     orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
     for one in told:
-        of = one.row.of
-        groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
+        key = one.row.of
+        groups.setdefault(key if isinstance(key, str) else orders.index(orders[key]), []).append(one)
 
     def turn(item: tuple[str | int, list[Reported]]) -> tuple[float, int, int, str]:
         of, group = item
@@ -178,7 +178,7 @@ class Unreported(msgspec.Struct, frozen=True):
     edges: tuple[Any, ...] | None = None
 
     def of(self, agent: str) -> OwnRows:
-        """Data of one agent."""
+        """Unreported data of one agent."""
         return self.own.get(agent, OwnRows())
 
     def with_news(

@@ -260,8 +260,8 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     """Settings of a saved state, in which parts that are given again replace saved ones. A state may come from
     anywhere, so code that it names is loaded only with ``trust``, and if its settings are known.
     """
-    again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
-    again["seed"] = whole_number(again.get("seed", 0), 0, "$.seed")
+    restored = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
+    restored["seed"] = whole_number(restored.get("seed", 0), 0, "$.seed")
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
         got = f"got the kernel {unloaded[0]!r}, your own code"
         raise ConfigError(f"{got}; pass the belief again, belief=…, or trust=True to load it", at="$.belief")
@@ -273,12 +273,12 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
         if not trust:
             fix = f"pass it again, {slot}=…, or trust=True to load it, if the state has its settings"
             raise ConfigError(f"got {name!r}, your own code; {fix}", at=f"$.{slot}")
-        own = registry.load_class(name, f"$.{slot}.kind")
-        if not issubclass(own, msgspec.Struct) and registry.parameters_of(own) != {}:
+        user_class = registry.load_class(name, f"$.{slot}.kind")
+        if not issubclass(user_class, msgspec.Struct) and registry.parameters_of(user_class) != {}:
             # its defaults might differ from the saved settings
             got = f"got {name!r}, whose settings the state lacks, as it is not a swarmbo.settings.Settings"
             raise ConfigError(f"{got}; pass it again: {slot}=…", at=f"$.{slot}")
-    return again
+    return restored
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,14 +310,14 @@ class Setup:
     def of(cls, problem: Problem, **given: object) -> "Setup":
         """Make a setup from a user's arguments (see ``Team``); missing parts are defaults of a field or function."""
         refuse_unknown(given, (*SLOTS, *_NUMBERS, *_NEAR))
-        rounds, initial, near = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
+        rounds, initial, rules = given.get("rounds"), given.get("initial"), Near.of(problem, *map(given.get, _NEAR))
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
-        usual: object = _INITIAL if near is None else 1 if near.safe is not None else _INITIAL_NEAR
+        usual: object = _INITIAL if rules is None else 1 if rules.safe is not None else _INITIAL_NEAR
         usual = usual if initial is None else initial
         first = 0 if problem.is_field else whole_number(usual, 1, "$.initial", _MOST_ROUNDS)
-        if near is not None and near.safe is not None and first > 1:
+        if rules is not None and rules.safe is not None and first > 1:
             raise ConfigError(f"got {first} with safe; wanted 1, as no design is safe", at="$.initial")
         number, team = whole_number(given.get("seed", 0), 0, "$.seed"), FIELD if problem.is_field else FUNCTION
         own: dict[Slot, object] = {**DEFAULT_KINDS[team]}
@@ -337,7 +337,7 @@ class Setup:
                 parts["belief"].check_factors(problem.graph, "$.belief.factors")
                 check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
             check_groups(parts["acquisition"], problem.graph, problem.outcomes, is_learned=is_learned)
-        return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=near)
+        return cls(problem, **parts, seed=number, horizon=horizon, initial=first, near=rules)
 
     def to_plain(self) -> dict[str, Any]:
         """All but the problem as plain JSON data; a user's own part by class, with settings if it is ``Settings``."""

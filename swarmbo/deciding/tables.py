@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 def is_table(points: object) -> bool:
-    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library."""
+    """True if evaluations have named columns: a path, dicts, a table of columns, or a frame of any library."""
     if isinstance(points, str | os.PathLike | Mapping) or hasattr(points, "columns"):
         return True
     return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
@@ -55,21 +55,21 @@ def read_rows(given: Rows, problem: Problem, columns: object = None) -> Rows:
     taken = [*names, *problem.channels, *problem.ranges, *(name for name in (outcomes, rounds) if type(name) is str)]
     noise = NOISE if noise is None and NOISE in table.columns and NOISE not in taken else noise
     when = table.numbers(_text(rounds, "$.rounds")) if isinstance(rounds, str | Mapping) else None
-    known = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
-    there = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
-    if given.constraints is None and (lost := [name for name in problem.ranges if name not in there]):
+    stds = _columns(table.numbers, problem, noise, "$.noise_std") if isinstance(noise, str | Mapping) else None
+    quantities = {name: table.numbers(name) for name in problem.ranges if name in table.columns}
+    if given.constraints is None and (lost := [name for name in problem.ranges if name not in quantities]):
         got = f"{table.source}: no column of {', '.join(lost)}, which have limits"
         warnings.warn(f"{got}; columns: {table.names}", DataWarning, stacklevel=4)
     if problem.is_field:
-        told = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
+        results = _columns(table.outcomes, problem, VALUE if outcomes is None else outcomes, "$.outcomes")
         agents = table.texts(AGENT, problem.agents) if agents is None and AGENT in table.columns else agents
     elif outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        X, told, when, known, there = _long(table, problem, X, when, known, there)
+        X, results, when, stds, quantities = _long(table, problem, X, when, stds, quantities)
     else:
-        told = _outcomes(table, problem, outcomes, names)
-    measured = there if given.constraints is None else given.constraints
-    when, known = rounds if when is None else when, noise if known is None else known
-    return Rows(X, told, agents, when, known, measured, are_codes=True)
+        results = _outcomes(table, problem, outcomes, names)
+    measured = quantities if given.constraints is None else given.constraints
+    when, stds = rounds if when is None else when, noise if stds is None else stds
+    return Rows(X, results, agents, when, stds, measured, are_codes=True)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -89,7 +89,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
 
 
 def place_names(n_dims: int) -> tuple[str, ...]:
-    """Names of the coordinates of a location in a field: x, y and z, or numbered ones."""
+    """Names of the coordinates of a location in a field: x, y and z, or numbered names."""
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
@@ -129,15 +129,15 @@ def _long(
         row = factors.index("")
         raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got no factor; wanted one in each row, or in no row")
     keys = [(*place, *(() if when is None else (when[row],))) for row, place in enumerate(X.tolist())]
-    firsts, told = list[int](), list[dict[str, int]]()
+    firsts, evaluations = list[int](), list[dict[str, int]]()
     for row, (key, factor) in enumerate(zip(keys, factors, strict=True)):
-        if not firsts or key != keys[firsts[-1]] or factor in told[-1]:
+        if not firsts or key != keys[firsts[-1]] or factor in evaluations[-1]:
             firsts.append(row)
-            told.append({})
-        told[-1][factor] = row
+            evaluations.append({})
+        evaluations[-1][factor] = row
 
     def by_factor(column: Float[np.ndarray, " r"]) -> Float[np.ndarray, "t k"]:
-        return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
+        return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in evaluations])
 
     noise = None if noise is None else by_factor(noise)
     there = {name: column[firsts] for name, column in there.items()}
@@ -145,7 +145,7 @@ def _long(
 
 
 def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, takes_rounds: bool = True) -> Dataset:
-    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing ones.
+    """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing outcomes.
 
     For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
     have rounds if the belief ``takes_rounds``.
@@ -204,7 +204,7 @@ def _measurements(checked: Rows, problem: Problem, *, takes_rounds: bool) -> Dat
 
 
 def _measured(constraints: object, problem: Problem, t: int) -> Float[np.ndarray, "t c"] | None:
-    """Measured quantities (t, c) with limits, of attached evaluations; NaN if unknown. None without limits."""
+    """Measured quantities (t, c) with limits, of attached evaluations; NaN if unknown. None if there are no limits."""
     given, columns = problem.quantities(constraints), list[Column]()
     for name in problem.ranges:
         column = real_array(given.get(name, np.nan))
@@ -324,7 +324,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 
 def _number(cell: Any) -> float | None:
-    """Number of a cell, NaN if empty; None if it is something else."""
+    """Number of a cell, NaN if it is empty; None if it is not a number."""
     if _is_nothing(cell) or (isinstance(cell, str) and is_missing(cell)):
         return np.nan
     if isinstance(cell, bool | complex) or (isinstance(cell, str) and not is_plain(cell)):

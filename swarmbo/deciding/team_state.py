@@ -292,7 +292,7 @@ def _title_of(team: TeamState) -> str:
 
 
 def _rows_of(team: TeamState) -> list[tuple[str, str]]:
-    """Labels and texts of progress, parts, and best outcome so far, without computation."""
+    """Rows of the table of a team: progress, parts, and the best outcome so far; nothing is computed for it."""
     kinds = ("belief", "acquisition", "coordination", "transport")
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
     planned = "" if team.horizon is None else f" of {team.horizon}"
@@ -335,7 +335,7 @@ def acquisition_in_words(setup: Setup) -> str:
 
 
 def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
-    """Warn of an acquisition with another aim than the stated task; never for a method without an aim."""
+    """Warn if an acquisition has another aim than the stated task; a method without an aim gives no warning."""
     sought = setup.rule().aim(setup.problem.level)
     if stated is None or sought in (None, stated) or ignores_beliefs(setup.coordination):
         return

@@ -36,7 +36,7 @@ class ToldOutcome(NamedTuple):
 
 
 def news_of(log: Logbook, query_id: str, told: ToldOutcome, own: OwnChannels = None) -> News | None:
-    """News of told outcomes (``AskTell.tell``) of ``own`` channels, without known outcomes; None if all are known."""
+    """News of told outcomes (``AskTell.tell``) of ``own`` channels, without recorded outcomes; None if none is left."""
     query, channels = log.requested_query(query_id), log.problem.channels if own is None else own
     awaited = [channel for channel in query.awaited if own is None or channel in own]
     if log.problem.is_field:
@@ -109,7 +109,7 @@ def _require_same(query_id: str, what: str, outcome: float, recorded: float) -> 
 
 
 def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
-    """Measured quantities that have limits, as a user tells them; unknown ones are left out."""
+    """Measured quantities that have limits, as a user tells them; unknown quantities are left out."""
     given = problem.quantities(constraints)
     told = {name: values.outcome_from_user(value, f"the quantity {name!r}") for name, value in given.items()}
     return _known_entries(told)
@@ -123,12 +123,12 @@ def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> d
 
 
 def _known_entries(entries: Mapping[str, float]) -> dict[str, float]:
-    """Entries of a table that are known, not NaN."""
+    """Entries of a table that are not NaN."""
     return {name: number for name, number in entries.items() if not math.isnan(number)}
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    """Noise of the total, and of the outcomes of channels."""
+    """Noise of the total (NaN if unknown), and of the channels' outcomes, from a user's argument."""
     if not isinstance(noise_std, Mapping):
         noise = values.noise_from_user(noise_std, "the evaluation")
         return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
@@ -142,7 +142,7 @@ def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]
 
 
 def _total_or_factors(outcome: Outcome, problem: Problem, own: OwnChannels) -> tuple[float | None, dict[str, float]]:
-    """Total of a function, or outcomes of factors: an empty table if the evaluation failed as a whole."""
+    """Total of a function (else None), and outcomes of factors; no outcome if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _outcomes_by_channel(outcome, "{factor: outcome}", "$.outcome", own)
     number, channels = values.outcome_from_user(outcome, "the evaluation"), problem.channels if own is None else own
@@ -158,7 +158,7 @@ def _total_or_factors(outcome: Outcome, problem: Problem, own: OwnChannels) -> t
 
 
 def _outcomes_by_channel(outcome: object, form: str, at: str, own: OwnChannels) -> dict[str, float]:
-    """Outcomes by channel, NaN for failed ones."""
+    """Outcomes by channel, NaN if failed."""
     given = {} if outcome is None else values.table(outcome, form, at)
     if own is not None and (foreign := [channel for channel in given if channel not in own]):
         raise ConfigError(f"got {foreign}; wanted only its own: {list(own)}", at=at)
@@ -186,7 +186,7 @@ class AgentInputs:
     def checked_outcome(
         self, log: Logbook, query_id: str, before: OwnRow, told: ToldOutcome, order: int, reporter: str | None
     ) -> OwnRow | None:
-        """Check outcomes of a query, and leave out known ones; None if all are known; see ``Agent.tell``.
+        """Check outcomes of a query, and drop recorded outcomes; None if none is left; see ``Agent.tell``.
 
         ``before`` has outcomes that the agent got and that its log does not have yet. Totals are told to the
         ``reporter``, by default the first agent, which reports them.
@@ -207,18 +207,18 @@ class AgentInputs:
             log = log.with_factors(query_id, new) if new else log
         if query_id in log.open and before.total is not msgspec.UNSET:
             log = log.with_total(query_id, np.nan if before.total is None else before.total)
-        own = {} if point is None else values.table(point, "{variable: value}", "$.point")
-        if foreign := [variable for variable in own if variable not in self.variables]:
+        own_values = {} if point is None else values.table(point, "{variable: value}", "$.point")
+        if foreign := [variable for variable in own_values if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted only its own: {list(self.variables)}", at="$.point")
-        if own:
-            point = {**self.problem.named(log.requested_query(query_id).place), **own}
+        if own_values:
+            point = {**self.problem.named(log.requested_query(query_id).place), **own_values}
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None
         if self.problem.is_field:
             return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
         actual = self.problem.coded(news.point)
-        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own})
+        return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own_values})
 
     def checked_unrequested(self, before: OwnRow, told: ToldOutcome, order: int) -> OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""

@@ -150,7 +150,7 @@ class WorkerStatistics:
 
     @property
     def running(self) -> int:
-        """Number of evaluations at workers; other asked ones are queued."""
+        """Number of evaluations at workers; other asked evaluations are queued."""
         return min(self._workers, len(self._asked))
 
     def busy(self, now: float) -> float | None:

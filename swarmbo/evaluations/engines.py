@@ -220,17 +220,17 @@ def make_executor(
         return RayExecutor(work, workers.count, timeout_s, workers.address)
     try:
         if isinstance(maker, type) and issubclass(maker, Futures):
-            made: Any = maker(workers.count)  # pyright: ignore[reportCallIssue]
+            result: Any = maker(workers.count)  # pyright: ignore[reportCallIssue]
         else:
-            made = maker(work=work, count=workers.count, timeout_s=timeout_s)
+            result = maker(work=work, count=workers.count, timeout_s=timeout_s)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         got = f"{workers.engine}(work, count, timeout_s) failed: {error_text(error)}"
         raise ConfigError(f"{got}; wanted an executor", at=_AT) from error
-    if isinstance(made, Futures):
-        return FuturesExecutor(made, work, timeout_s=timeout_s)
-    if missing := [name for name in ("submit", "poll", "close") if not hasattr(made, name)]:
+    if isinstance(result, Futures):
+        return FuturesExecutor(result, work, timeout_s=timeout_s)
+    if missing := [name for name in ("submit", "poll", "close") if not hasattr(result, name)]:
         wanted = "wanted an executor of concurrent.futures, or all three methods"
-        raise ConfigError(f"got {short(made)} without {', '.join(missing)}; {wanted}", at=_AT)
-    return made
+        raise ConfigError(f"got {short(result)} without {', '.join(missing)}; {wanted}", at=_AT)
+    return result

@@ -113,7 +113,7 @@ def _plain_array(value: object) -> Any:
 
 
 def stored_result(folder: Path, task: str) -> Ended | None:
-    """Result of a task on the disk; None without one."""
+    """Result of a task on the disk; None if there is none."""
     path = folder / f"{task}.json"
     with naming(path, "cannot be read"), suppress(FileNotFoundError):
         sealed = read_seal(read_regular(path))

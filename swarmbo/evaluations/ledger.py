@@ -167,8 +167,8 @@ class Ledger:
             raise errors.RunFolderError(log.damage)
         events: list[Event] = log.records
         ledger = cls(folder, make_team(), choose)
-        own = _digest_of(ledger.team)
-        if events and events[0].team != own:
+        team_digest = _digest_of(ledger.team)
+        if events and events[0].team != team_digest:
             raise errors.RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
         ledger._digest, ledger._length = log.digest, log.length
         with ledger._writing():
@@ -178,7 +178,7 @@ class Ledger:
         with one_blas_thread():  # as in the logged calls
             ledger._replay(events, replayed, known)
         with ledger._writing():
-            ledger._log(Event("begin", time.time(), team=own))
+            ledger._log(Event("begin", time.time(), team=team_digest))
         return ledger
 
     @property
@@ -288,7 +288,7 @@ class Ledger:
         """
         where: Any = None if locations is None else dict(locations)
         quantities = self.team.problem.quantities(constraints)
-        told = Event(
+        event = Event(
             "tell",
             time.time(),
             query_id,
@@ -300,15 +300,15 @@ class Ledger:
             constraints=_checked_by_channel(quantities, values.outcome_from_user, "", "the quantity ") or None,
             note=dict(note or {}),
         )
-        told = _as_logged(told)  # the team learns the logged form, so that a replay teaches it the same
+        event = _as_logged(event)  # the team learns the logged form, so that a replay teaches it the same
         with self._transaction():
             if query_id not in self.team.pending:
                 self.asked(query_id)  # raises if it was never asked
             history, pending = self.team.history, self.team.pending
-            self._tell_team(told)  # a conflict raises
+            self._tell_team(event)  # a conflict raises
             is_new = self.team.history is not history or self.team.pending != pending
             if is_new:
-                self._log(told)
+                self._log(event)
             return is_new
 
     def require_whole(self) -> None:
@@ -345,7 +345,7 @@ class Ledger:
                 replayed(self, event)
 
     def _load_state(self, n_events: int) -> int:
-        """Load the team's last state of at most so many events; return the number of events in it."""
+        """Load the team's last state with at most ``n_events`` events; return the number of its events."""
         states = {int(path.stem.removeprefix("ledger-")): path for path in self._folder.glob(STATES)}
         for number in [number for number in states if number > n_events]:
             states.pop(number).unlink()  # it is written again in time
@@ -406,12 +406,12 @@ class Ledger:
         """
         with self._lock, one_blas_thread():
             self.require_whole()
-            before, self._is_logging = (self.team.round, self.team.pending), False
+            earlier_state, self._is_logging = (self.team.round, self.team.pending), False
             try:
                 with self._writing():
                     yield
             except BaseException as error:
-                is_ahead = self._is_logging or (self.team.round, self.team.pending) != before
+                is_ahead = self._is_logging or (self.team.round, self.team.pending) != earlier_state
                 if is_ahead or isinstance(error, OSError):
                     self._broken = " ".join(f"{type(error).__name__}: {error}".split())
                 raise

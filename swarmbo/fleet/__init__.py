@@ -1,1 +1,1 @@
-"""Agents in processes and on machines of their own, which agree over a network."""
+"""Agents in separate processes, also on separate machines, which agree over a network."""

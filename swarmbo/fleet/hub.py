@@ -40,7 +40,7 @@ class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
     With decisions by a deadline, it names the participants of each round. If one fails meanwhile, the others take the
-    decision back and decide without it. ``supervise`` is called while the hub waits, and raises if waiting is in vain.
+    decision back and decide without it. ``supervise`` is called while the hub waits, and raises if no answer can come.
     Agents in ``local`` have processes on this machine; ``ended`` has the reason for each that ended for good.
     ``inadmissible`` counts refused messages with inadmissible content, by refusing member and by sender.
     """
@@ -109,28 +109,28 @@ class Hub:
         return decisions
 
     def _attempt(self, links: LinksWithout, offers: Mapping[str, Offer] | None) -> list[messages.Decision] | None:
-        """Decisions of all present agents; None if one fails meanwhile, or they reach no decision."""
+        """Decisions of all present agents; None if an agent fails meanwhile, or no decision is reached."""
         # an order must not overtake outcomes that are still unacknowledged
         self._await_receipts()
         members = self.membership.present
         if not members:
             return None
         self._order_decision(members, links, {} if offers is None else offers)
-        found, self._accused_at = dict[str, messages.Decision](), {}
+        decisions, self._accused_at = dict[str, messages.Decision](), {}
 
         def record(sender: str, message: messages.Message) -> None:
             if isinstance(message, messages.Decision) and self._is_due(sender, message, members):
-                found[sender] = message
+                decisions[sender] = message
                 self._add_counts(sender, message.repeated, message.refused)
 
         def missing() -> list[str]:
-            return [agent for agent in members if agent not in found]
+            return [agent for agent in members if agent not in decisions]
 
         def is_done() -> bool:
-            return not missing() or self.membership.present != members or self._is_stuck()
+            return not missing() or self.membership.present != members or self._is_stalled()
 
         if not self._receive_until(is_done, "a decision", record, missing):
-            # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
+            # an agent that hangs sends no snapshot, and is left out; if all agents send one, this was no remedy
             self._n_stalls += len(self._snapshots(members)) == len(members)
             if self._n_stalls == _MOST_STALLS:
                 got = f"{missing()} run, and sent no decision"
@@ -142,7 +142,7 @@ class Hub:
                 self._mark_hung(accused, "others refused its messages")
             return None
         self._last_participants = members
-        return [found[agent] for agent in members]
+        return [decisions[agent] for agent in members]
 
     def _order_decision(self, members: tuple[str, ...], links: LinksWithout, offers: Mapping[str, Offer]) -> None:
         self._decision_number += 1
@@ -154,13 +154,13 @@ class Hub:
         order = messages.Decide(0, links(self.absent), None, participants, self._last_valid)
         self._send_in_sequence({agent: msgspec.structs.replace(order, offer=offers.get(agent)) for agent in members})
 
-    def _is_stuck(self) -> bool:
-        """True if, for longer than the patience, members have waited for an agent whose messages they refuse."""
+    def _is_stalled(self) -> bool:
+        """True if members refuse an agent's messages, and have waited for it for longer than the patience."""
         times = [at for agent, at in self._accused_at.items() if agent in self.membership.present]
         return self._tolerates_failures and self._clock() - min(times, default=math.inf) > self.plan.patience_s
 
     def _is_due(self, sender: str, decision: messages.Decision, members: Sequence[str]) -> bool:
-        """True if a decision answers the last order with the sender's values; the first member adds absent agents'."""
+        """True if a decision answers the last order: sender's values and, from the first member, absent agents'."""
         graph, values = self.problem.graph, set(decision.values)
         is_asked = sender in members and decision.sequence == self._sequences[sender]
         is_own = values == {*graph.variables_owned_by(sender)} or (self.problem.is_field and not values)
@@ -170,7 +170,7 @@ class Hub:
         return is_asked and is_own and set(decision.absent_values) == absent
 
     def _readmit(self) -> None:
-        """Readmit returning agents; without present agents, wait for one that knows the last decision."""
+        """Readmit returning agents; if no agent is present, wait for one that knows the last decision."""
         while self.membership.returning or not self.membership.present:
             present, returning = self.membership.present, self.membership.returning
             if informed := [agent for agent in returning if self._is_informed(agent)]:
@@ -186,7 +186,7 @@ class Hub:
                     self._readmit_with(agent, state)
 
     def _is_informed(self, agent: str) -> bool:
-        """True if an agent knows all up to the last valid decision."""
+        """True if an agent knows all data up to the last valid decision."""
         return agent in self._last_participants and agent not in self.membership.without_journal
 
     def _readmit_with(self, agent: str, state: bytes) -> None:
@@ -225,7 +225,7 @@ class Hub:
         return {agent: reply.state for agent, reply in replies.items() if agent in self.membership.present}
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Results]:
-        """Have agents measure with their own instruments; measurements of failed agents count as failed."""
+        """Let agents measure with their own instruments; measurements of failed agents count as failed."""
         orders = {agent: messages.Measure(0, tuple(map(tuple, asked))) for agent, asked in places.items()}
         replies = self._replies(orders, messages.Measurements, "its measurements")
         return {agent: self._results(agent, replies.get(agent), len(asked)) for agent, asked in places.items()}
@@ -265,7 +265,7 @@ class Hub:
         self._add_counts(HUB, self.mailbox.repeated, self.mailbox.refused)
 
     def _add_counts(self, member: str, repeated: int, refused: int) -> None:
-        """Add the growth of a member's counts, which begin at 0 when its process starts."""
+        """Add the increase of a member's counts, which start at 0 with its process."""
         before = self._last_counts.get(member, (0, 0))
         if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0
@@ -280,7 +280,7 @@ class Hub:
             self._mark_hung(recipients, "it sends, but receives nothing")
 
     def _order(self, orders: Mapping[str, messages.Order]) -> None:
-        """Send orders to present agents, after all receipts of earlier ones: no order may overtake another."""
+        """Send orders to present agents, after all receipts of earlier orders: no order may overtake another."""
         self._await_receipts()
         self._send_in_sequence({agent: order for agent, order in orders.items() if agent in self.membership.present})
 
@@ -293,20 +293,20 @@ class Hub:
         self, orders: Mapping[str, messages.Order], kind: type[_Reply], what: str, longest_s: float | None = None
     ) -> dict[str, _Reply]:
         """Order present agents to reply, and wait for the replies; live agents without a reply count as failed, too."""
-        found: dict[str, _Reply] = {}
+        replies: dict[str, _Reply] = {}
         self._order(orders)
         asked = [agent for agent in orders if agent in self.membership.present]
 
         def record(sender: str, message: messages.Message) -> None:
             if isinstance(message, kind) and sender in asked and message.sequence == self._sequences[sender]:
-                found[sender] = message
+                replies[sender] = message
 
         def missing() -> list[str]:
-            return [agent for agent in asked if agent not in found and agent in self.membership.present]
+            return [agent for agent in asked if agent not in replies and agent in self.membership.present]
 
         if not self._receive_until(lambda: not missing(), what, record, missing, longest_s):
             self._mark_hung(missing(), f"it runs, and did not send {what}")
-        return found
+        return replies
 
     def _mark_hung(self, agents: Collection[str], reason: str) -> None:
         for agent in agents:
@@ -320,7 +320,7 @@ class Hub:
         missing: Callable[[], Collection[str]] = tuple,
         longest_s: float | None = None,
     ) -> bool:
-        """Receive messages until a condition holds, and note failures; False if that takes too long."""
+        """Receive messages until a condition holds, and record failures; False if that takes too long."""
         self.membership.reset_silence()
         checked_at, waited_s = self._clock(), 0.0
         longest_s = self.membership.longest_wait_s if longest_s is None else longest_s

@@ -18,7 +18,7 @@ AUTHORITY = "authority.pem"
 _ISSUER, _DAYS = "swarmbo test authority", 30
 _ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
 _NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
-Arrival = tuple[str, bytes]  # the sender, who is authenticated with keys, and the content
+Arrival = tuple[str, bytes]  # the sender, which is authenticated with keys, and the content
 
 
 class Link:
@@ -80,11 +80,11 @@ class Link:
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
     """Zenoh's settings of one member."""
-    others = {other: endpoint for other, endpoint in plan.endpoints.items() if other != name}
+    other_endpoints = {other: endpoint for other, endpoint in plan.endpoints.items() if other != name}
     settings: dict[str, Any] = {
         "mode": "peer",
         "listen/endpoints": [plan.endpoints[name]],
-        "connect/endpoints": list(others.values()),
+        "connect/endpoints": list(other_endpoints.values()),
         "connect/timeout_ms": -1,  # absent members are dialled until they appear, in the background
         "connect/exit_on_failure": False,
         "connect/retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
@@ -104,7 +104,7 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         _require_valid(files[kind], member)
     checks = {"enable_mtls": True, "verify_name_on_connect": True}
     settings["transport/link/tls"] = {**{kind: str(path) for kind, path in files.items()}, **checks}
-    settings["access_control"] = _access(name, list(others))
+    settings["access_control"] = _access(name, list(other_endpoints))
     return settings
 
 
@@ -162,7 +162,7 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
         """Certificate of a member's key, at a host; without a host it is the authority's own."""
         is_authority, unused = host is None, dict.fromkeys(_NOT_FOR, False)
         usage = x509.KeyUsage(digital_signature=not is_authority, key_cert_sign=is_authority, **unused)
-        made = (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name_of(member))
             .issuer_name(name_of(_ISSUER))
@@ -179,9 +179,9 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
             except ValueError:
                 address = x509.DNSName(host)
             both = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
-            made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            made = made.add_extension(x509.ExtendedKeyUsage(both), critical=False)
-        return made.sign(signing, hashes.SHA256()).public_bytes(form.Encoding.PEM)
+            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            builder = builder.add_extension(x509.ExtendedKeyUsage(both), critical=False)
+        return builder.sign(signing, hashes.SHA256()).public_bytes(form.Encoding.PEM)
 
     written = [_write(folder / AUTHORITY, certificate(_ISSUER, signing))]
     for member, host in hosts.items():

@@ -15,12 +15,12 @@ from swarmbo.fleet.messages import DIGEST_BYTES, Message, Receipt, decode, encod
 
 FAREWELL_S = 3.0  # that members wait for receipts when a run has ended
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0  # before a message is sent again
-_MOST_REMEMBERED = 100_000  # messages; one repeated after so many others belongs to an ended round
+_MOST_REMEMBERED = 100_000  # messages; if more have arrived since, a repeated message belongs to an ended round
 _LENGTH_BYTES = 4  # of an entry's length, before each entry of a journal
 
 
 class _Sent(NamedTuple):
-    """Content without a receipt, the time at which it is sent again, and the pause before that."""
+    """A message without a receipt, the time at which it is repeated, and the pause before that."""
 
     content: bytes
     due: float
@@ -29,7 +29,7 @@ class _Sent(NamedTuple):
 
 class Mailbox:
     """Messages of one member. ``save`` stores a new message before its receipt is sent, so that it survives a kill; one
-    that ``accepts`` refuses is dropped. ``refused`` counts dropped arrivals, ``inadmissible`` undamaged ones by sender.
+    that ``accepts`` refuses is dropped. ``refused`` counts dropped arrivals; ``inadmissible``, undamaged, by sender.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Mailbox:
         self._sent = {key: sent for key, sent in self._sent.items() if key[0] != recipient}
 
     def mark_processed(self, sender: str, content: bytes) -> None:
-        """Note that a message was processed, by this or a killed process."""
+        """Record that a message was processed, by this or a killed process."""
         self._processed[sender, content[:DIGEST_BYTES]] = None
         if len(self._processed) > _MOST_REMEMBERED:
             del self._processed[next(iter(self._processed))]
@@ -123,7 +123,7 @@ class Mailbox:
 
 
 class Journal:
-    """A member's last saved state, and messages since, in two files; a message torn by a kill is received again."""
+    """A member's last saved state, and messages since, in two files; a message cut by a kill is received again."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class Journal:
         """Save a state with unacknowledged messages, in place of the last state and the messages since."""
         encoded = [[recipient, content.hex()] for recipient, content in unacknowledged]
         old, self._number = self._number, self._number + 1
-        # from here on, the new files are valid
+        # after this, the new files are valid
         write_state(self._path("npz"), {**state, "json": {**state["json"], "outstanding": encoded}})
         self._log.close()
         self._log = self._path("letters").open("ab")

@@ -41,7 +41,7 @@ def load_instrument(name: str, trust: bool) -> Instrument:
 
 
 def require_measurable(problem: Problem, agent: str) -> None:
-    """Refuse an agent that has nothing of its own to measure."""
+    """Refuse an agent without a channel to measure."""
     if problem.outcomes == "total":
         raise ConfigError("got totals, which no agent can measure alone; wanted outcomes per factor", at="--measures")
     if not problem.graph.factors_owned_by(agent):
@@ -49,7 +49,7 @@ def require_measurable(problem: Problem, agent: str) -> None:
 
 
 def require_consistent(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
-    """Refuse an instrument of an agent that is not in ``measures``, and a listed agent without one."""
+    """Refuse an instrument of an agent that is not in ``measures``, and a listed agent without an instrument."""
     if measure is None and agent in measures:
         raise ConfigError(f"got no instrument for {agent!r}; wanted --measure module:function", at=_AT)
     if measure is not None and agent not in measures:

@@ -169,7 +169,7 @@ class Member:
         return not isinstance(message, messages.Measure) or self._measure is not None
 
     def process(self, sender: str, message: Message) -> None:
-        """Process an accepted message; a late one changes nothing."""
+        """Process an accepted message; a late message changes nothing."""
         if isinstance(message, messages.AgreementMessage):
             self._inbox.append(Envelope(sender, self.name, message.payload))
             if not self._agent.keeps_time:
@@ -193,7 +193,7 @@ class Member:
                 pass
 
     def _accept_invitation(self, plan: Plan) -> None:
-        """Leave this run for the run of a hub that replaced the old hub; other invitations are ignored."""
+        """Leave this run for the run of a hub that replaces the old hub; ignore other invitations."""
         is_own = all(plan.endpoints.get(member) == self.plan.endpoints[member] for member in (HUB, self.name))
         measures = self._measure is not None
         if is_own and plan.run != self.plan.run and measures is (self.name in plan.measures):
@@ -226,7 +226,7 @@ class Member:
         self._journal.save_state(state, self._mailbox.unacknowledged)
 
     def _rejoin(self, readmission: messages.Readmission) -> None:
-        """Take over a snapshot; earlier orders and messages no longer matter."""
+        """Continue from a snapshot; earlier orders and messages are void."""
         self._sequence, self._measurement, self._has_sent_decision = readmission.sequence, None, True
         for member in self.plan.endpoints:
             self._mailbox.cancel(member)
@@ -286,7 +286,7 @@ class Member:
         return {variable: point[variable] for variable, owner in owners.items() if owner not in participants.members}
 
     def _measure_and_send(self, order: messages.Measure) -> None:
-        """Measure with its own instrument, and save the results before sending them, so that it is not repeated."""
+        """Measure with its own instrument; save the results before sending them, so that no measurement is repeated."""
         assert self._measure is not None
         problem = self._agent.problem
         try:

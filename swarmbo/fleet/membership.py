@@ -52,11 +52,11 @@ class Membership:
         return tuple(agent for agent in self._agents if agent in self._running_again)
 
     def reset_silence(self) -> None:
-        """Reset all times of silence, when waiting begins: before that, agents had no orders to answer."""
+        """Restart all times of silence when waiting begins: before, agents had no orders to answer."""
         self._silence_s, self._idle_s = dict.fromkeys(self._agents, 0.0), 0.0
 
     def check(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Mark failed agents, or raise if all are needed, after ``seconds`` more without arrivals (all processed)."""
+        """After ``seconds`` more without arrivals, mark silent agents as failed, or raise if all agents are needed."""
         unacknowledged = {recipient for recipient, _ in self._mailbox.unacknowledged}
         needed = [agent for agent in self._agents if agent in unacknowledged or agent in missing]
         failed = dict[str, float]()
@@ -91,7 +91,7 @@ class Membership:
             raise TransportError(f"{got} for {longest_s:.0f} s; wanted {wanted}{refusals_text(refused)}")
 
     def mark_failed(self, agent: str, reason: str, *, is_hung: bool = False) -> None:
-        """Note that an agent failed, and cancel messages to it. ``is_hung``: it runs, but does not carry out orders.
+        """Record that an agent failed, and cancel messages to it. ``is_hung``: it runs, but does not carry out orders.
         It could delay others repeatedly, so it is readmitted once, and after that only with an empty journal.
         """
         self.absent[agent] = reason
@@ -100,7 +100,7 @@ class Membership:
         self._mailbox.cancel(agent)
 
     def note_heartbeat(self, agent: str, heartbeat: Heartbeat, *, has_orders: bool) -> None:
-        """Note that an agent runs; ``has_orders`` is True if it acknowledged an order before, and so has a journal."""
+        """Record that an agent runs; ``has_orders``: it acknowledged an order before, and so has a journal."""
         if not self._tolerates_failures:  # others wait in any case
             return
         nonces = self._nonces.setdefault(agent, set())
@@ -115,7 +115,7 @@ class Membership:
             self._running_again.add(agent)
 
     def readmit(self, agent: str) -> None:
-        """Note that an agent is readmitted."""
+        """Record that an agent is readmitted."""
         del self.absent[agent]
         self._running_again.discard(agent)
         self.without_journal.discard(agent)

@@ -124,7 +124,7 @@ class Readmission(msgspec.Struct, frozen=True, tag="Back", array_like=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="Here", array_like=True):
-    """Sign of life of an agent to the hub; ``nonce`` differs between heartbeats."""
+    """Message of an agent to the hub that it runs; ``nonce`` differs between heartbeats."""
 
     nonce: bytes
     has_empty_journal: bool = False

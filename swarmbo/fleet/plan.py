@@ -169,7 +169,7 @@ def new_run(name: str, seed: int) -> str:
 def endpoints_of(
     agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Endpoints of members at their ``hosts``, with consecutive ports from the hub's on, or a ConfigError."""
+    """Endpoints of members at their ``hosts``, with consecutive ports, the hub's first, or a ConfigError."""
     if HUB in agents:
         got = f"got an agent called {HUB!r}, which is the name of the coordinator process"
         raise ConfigError(f"{got}; wanted another name")

@@ -188,12 +188,12 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
         plan = msgspec.structs.replace(plan, run=new_run(scenario.name, scenario.seed))
         env, team = assemble(scenario)
         world = InstrumentWrapper(env, plan.measures, is_new_run=read_checkpoint(folder) is None)
-        others = [agent for agent in team.agents if agent not in plan.measures]
+        local_agents = [agent for agent in team.agents if agent not in plan.measures]
         with closing(Link(HUB, plan)) as link, run_hooks(scenario, out, ignore, progress=progress) as calls:
             plan.write(plan_path)
             on_begin(plan.measures, plan_path)
-            world.hub = hub = Hub(plan, link, local=others)
-            for agent in others:
+            world.hub = hub = Hub(plan, link, local=local_agents)
+            for agent in local_agents:
                 hub.membership.mark_failed(agent, "this process decides for it")
             summary = run_rounds(RunParts(scenario, folder, world, team, calls))
             hub.end()

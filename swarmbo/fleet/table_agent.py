@@ -108,7 +108,7 @@ class TableAgent:
         return agent
 
     def give_up(self, last: int) -> None:
-        """Take back a choice, as another participant failed."""
+        """Cancel a choice, as another participant failed."""
         self._participant, self.is_finished = None, True
 
     def snapshot(self) -> bytes:
@@ -116,7 +116,7 @@ class TableAgent:
         return _NOTHING
 
     def restore(self, *_snapshot: Any) -> None:
-        """Take over a snapshot, or outcomes: there is nothing to take over."""
+        """Accept a snapshot, or outcomes: both are empty for tables."""
 
     learn_row = replace_rows = restore
 

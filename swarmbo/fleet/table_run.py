@@ -60,17 +60,17 @@ def solution_by(hub: Hub, problem: TableProblem) -> Solution:
     decisions = hub.decisions(lambda absent: None)
     traffic = sum((decision.sent.get("agree", Traffic()) for decision in decisions), Traffic())
     values = {x: value for decision in decisions for x, value in decision.values.items()}
-    chosen = {x: int(values[x]) for x in graph.variables if x in values}
-    if wrong := [x for x, index in chosen.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
+    choice = {x: int(values[x]) for x in graph.variables if x in values}
+    if wrong := [x for x, index in choice.items() if index != values[x] or not 0 <= index < len(problem.domains[x])]:
         raise TransportError(f"got {values[wrong[0]]} for {wrong[0]!r}; wanted the position of one of its values")
     if hub.plan.tolerates_failures:
-        ticks, clashes = hub.plan.setup.coordination.deadline, Conflicts.of(graph, tables).clashes(chosen)
+        ticks, clashes = hub.plan.setup.coordination.deadline, Conflicts.of(graph, tables).clashes(choice)
         links = LinkReport(ticks, silent=hub.absent, clashes=clashes)
-        return partial_solution(graph, tables, chosen, SolveReport("deadline", ticks, traffic=traffic, links=links))
+        return partial_solution(graph, tables, choice, SolveReport("deadline", ticks, traffic=traffic, links=links))
     try:
         lists = [msgspec.msgpack.decode(decision.outcomes, type=list[TableOutcome]) for decision in decisions]
         outcomes = [outcome for of_agent in lists for outcome in of_agent]
-        return solution_with(graph, chosen, factor_values(graph, tables, chosen), outcomes, traffic)
+        return solution_with(graph, choice, factor_values(graph, tables, choice), outcomes, traffic)
     except (msgspec.MsgspecError, ValueError, LookupError) as error:
         raise TransportError(f"an agent's outcome does not fit: {error}; do versions of swarmbo differ?") from error
 

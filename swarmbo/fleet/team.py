@@ -89,7 +89,7 @@ def _present_links(
 
 
 def _report(decisions: list[Decision], absent: tuple[str, ...]) -> SolveReport:
-    """Report of the whole agreement: the worst status, the most rounds, and absent agents."""
+    """Report of the whole agreement: the worst status and the most rounds of all members, and absent agents."""
     ranks = {status: rank for rank, status in enumerate(_WORST_FIRST)}
     reports = [decision.report for decision in decisions]
     worst = min(reports, key=lambda report: ranks.get(report.status, len(ranks)))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Edges(NamedTuple):
     """Pairs of a factor and a variable of its scope, as indices, factor by factor. ``first`` has the first edge of each
-    factor, then the number of edges. ``by_variable`` lists edges variable by variable, from ``first_of`` on.
+    factor, then the number of edges. ``by_variable`` lists edges variable by variable, beginning at ``first_of``.
     """
 
     factors: Int[np.ndarray, " e"]
@@ -160,14 +160,14 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
 
 
 def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
-    """Scopes of an interaction graph, as nodes, in the graph's order; nodes without an edge are scopes of their own."""
+    """Scopes of an interaction graph, as nodes, in the graph's order; a node without an edge is a separate scope."""
     if factors == "edges":
         return [*g.edges, *((node,) for node in g.nodes if not g.adj[node])]
     import networkx as nx
 
-    place = {node: i for i, node in enumerate(g.nodes)}
-    cliques = [tuple(sorted(clique, key=place.__getitem__)) for clique in nx.find_cliques(g)]
-    return sorted(cliques, key=lambda clique: [place[node] for node in clique])
+    index_of = {node: i for i, node in enumerate(g.nodes)}
+    cliques = [tuple(sorted(clique, key=index_of.__getitem__)) for clique in nx.find_cliques(g)]
+    return sorted(cliques, key=lambda clique: [index_of[node] for node in clique])
 
 
 def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> GraphContent:

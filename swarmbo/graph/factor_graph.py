@@ -61,15 +61,15 @@ class FactorGraph:
     def __post_init__(self) -> None:
         object.__setattr__(self, "joined", tuple(self.joined))
         distinct_names(self.factors, "factor", "$.factors")
-        known = set(distinct_names(self.variables, "variable", "$.variables"))
+        variable_names = set(distinct_names(self.variables, "variable", "$.variables"))
         for field, of in (("scopes", "factors"), ("factor_owners", "factors"), ("variable_owners", "variables")):
             given, wanted = getattr(self, field), len(getattr(self, of))
             if isinstance(given, str) or len(given) != wanted:
                 raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
         for at, names in [*zip(self.factors, self.scopes, strict=True), *enumerate(self.joined)]:
-            place = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"
-            if strangers := sorted(set(distinct_names(names, "variable", place)) - known):
-                raise ConfigError(f"got {strangers}, which `variables` lacks; wanted some of those", at=place)
+            path = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"
+            if strangers := sorted(set(distinct_names(names, "variable", path)) - variable_names):
+                raise ConfigError(f"got {strangers}, which `variables` lacks; wanted some of those", at=path)
         covered = {variable for scope in self.scopes for variable in scope}
         if idle := [variable for variable in self.variables if variable not in covered]:
             fix = "wanted each variable in a factor, or left out"
@@ -303,7 +303,7 @@ class FactorGraph:
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:
-        """Index of each factor among the factors."""
+        """Index of each factor in ``factors``."""
         return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property

@@ -29,7 +29,7 @@ class FactorStack:
 
 
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
-    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors."""
+    """Stack factors by the size of their scopes, small scopes first, each stack in the graph's order of factors."""
     wanted = set(graph.factors if factors is None else factors)
     by_size = grouped((len(graph.scopes[i]), i) for i, factor in enumerate(graph.factors) if factor in wanted)
     return tuple(

@@ -108,20 +108,20 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
         states = optuna.trial.TrialState
         finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
         if finished and self._unseen:  # warns once
-            known = {name for each in finished for name in each.distributions}
-            unseen, self._unseen = sorted(self._unseen - known), set()
+            names = {name for each in finished for name in each.distributions}
+            unseen, self._unseen = sorted(self._unseen - names), set()
             if unseen:
                 got = f"scopes: got {', '.join(map(repr, unseen))}, which no trial has so far"
-                wanted = f"wanted some of {sorted(known)}, or conditional ones of later trials"
-                warnings.warn(f"{got}; {wanted}{name_hint(unseen[0], sorted(known))}", SwarmboWarning, stacklevel=2)
+                wanted = f"wanted some of {sorted(names)}, or conditional ones of later trials"
+                warnings.warn(f"{got}; {wanted}{name_hint(unseen[0], sorted(names))}", SwarmboWarning, stacklevel=2)
         numbers_of: dict[tuple[str, str], tuple[Any, list[int]]] = {}
         for each in finished:
-            for name, of in each.distributions.items():
-                if not of.single():  # the key has its text, as choices may be unhashable
-                    numbers_of.setdefault((name, repr(of)), (of, []))[1].append(each.number)
+            for name, distribution in each.distributions.items():
+                if not distribution.single():  # the key has its text, as choices may be unhashable
+                    numbers_of.setdefault((name, repr(distribution)), (distribution, []))[1].append(each.number)
         groups: dict[tuple[int, ...], Space] = {}
-        for (name, _), (of, numbers) in sorted(numbers_of.items()):
-            groups.setdefault(tuple(numbers), {})[name] = of
+        for (name, _), (distribution, numbers) in sorted(numbers_of.items()):
+            groups.setdefault(tuple(numbers), {})[name] = distribution
         if len(groups) > 1:
             # outcomes depend on other parameters too: once all values were tried, values need to be repeated
             for trials, space in list(groups.items()):
@@ -228,22 +228,22 @@ class _Group:
         return point if self.team.problem.has_point(point) else None
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
-        """Value to be maximised; None without one."""
+        """Value to be maximised; None if there is none."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
         reported, factors = trial.intermediate_values, self.team.graph.factors
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
         is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
-        told = trial.user_attrs.get(FACTORS)
-        has_all = isinstance(told, Mapping) and set(factors) <= set(told)
+        table = trial.user_attrs.get(FACTORS)
+        has_all = isinstance(table, Mapping) and set(factors) <= set(table)
         # the reported value of a pruned trial is that of the sum, and its factors may be known in part
         if value is None or not math.isfinite(value) or (is_by_factor and is_pruned and not has_all):
             return None
         if not is_by_factor:
             return self.sign * value
-        if not has_all or not set(told) <= self.factors | set(factors):
+        if not has_all or not set(table) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
-            raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        numbers = {f: outcome_from_user(y, f"{f!r} in trial {trial.number}") for f, y in told.items()}
+            raise ConfigError(f"trial {trial.number}: got {short(table)}; with per-factor outcomes wanted {wanted}")
+        numbers = {f: outcome_from_user(y, f"{f!r} in trial {trial.number}") for f, y in table.items()}
         total, scale = sum(numbers.values()), sum(map(abs, numbers.values()))
         if not is_pruned and abs(total - value) > _ROUNDING * max(scale, abs(value)):
             got = f"got factors with the sum {total:.10g} and the value {value:.10g}; wanted the sum as the value"

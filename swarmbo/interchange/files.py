@@ -39,18 +39,18 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
         OSError: If it cannot be read.
     """
     path = Path(path)
-    found = _format_of(path)
+    file_format = _format_of(path)
     with open_regular(path) as file:
-        data = file.read(found.most_bytes + 1)
-    if len(data) > found.most_bytes:
-        raise ConfigError(f"got a file of more than {found.most_bytes:,} bytes; wanted fewer", at=str(path))
+        data = file.read(file_format.most_bytes + 1)
+    if len(data) > file_format.most_bytes:
+        raise ConfigError(f"got a file of more than {file_format.most_bytes:,} bytes; wanted fewer", at=str(path))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         got = f"got a byte at position {error.start} that is not UTF-8 text"
         raise ConfigError(f"{got}; wanted a text file", at=str(path)) from None
     try:
-        return found.read(text, path.stem)
+        return file_format.read(text, path.stem)
     except ConfigError as error:
         raise type(error)(error.message, at=str(path) if error.at == "$" else f"{path}: {error.at}") from None
 

@@ -133,12 +133,12 @@ def uai_of_problem(problem: TableProblem) -> str:
     largest = max(steps[np.isfinite(steps)].max() for steps in below.values())
     for f, steps in below.items():
         potentials, allowed = np.exp(-steps), np.isfinite(steps)
-        spread, kept = steps[allowed].max(), potentials[allowed]
+        spread, allowed_potentials = steps[allowed].max(), potentials[allowed]
         got = f"factor {f!r} has entries up to {spread:.7g} below its largest, which potentials would round"
-        if (kept < _LEAST).any():
+        if (allowed_potentials < _LEAST).any():
             raise ConfigError(f"{got}; wanted at most 708.396: divide all tables by one number, or write YAML")
         is_rounding = spread <= _FAINT * max(largest, np.abs(problem.tables[f][allowed]).max())
-        if np.abs(np.log(kept) + steps[allowed]).max() > _ROUNDED * spread and not is_rounding:
+        if np.abs(np.log(allowed_potentials) + steps[allowed]).max() > _ROUNDED * spread and not is_rounding:
             raise ConfigError(f"{got}; wanted 0, or 2e-10 or more: multiply all tables by one number, or write YAML")
         lines += ["", str(steps.size), " ".join(map(repr, potentials.ravel().tolist()))]
     return "\n".join(lines) + "\n"
@@ -161,7 +161,7 @@ def problem_of_wcsp(text: str, _name: str) -> TableProblem:
 
     def cost(what: str) -> float:
         if EXACT <= (number := words.integer(what, 0, _MOST)) < upper:
-            raise ConfigError(f"got {number}; wanted {what}, below 2^53, or from the upper bound on, {upper}")
+            raise ConfigError(f"got {number}; wanted {what}, below 2^53, or >= the upper bound, {upper}")
         return float(number) if number < upper else math.inf
 
     factors = list[tuple[list[int], Table]]()

@@ -69,13 +69,13 @@ class TableProblem:
             if (number := getattr(self, name)) is None or not is_number(number) or not abs(number) <= most:
                 raise ConfigError(f"got {short(number)}; wanted a number up to {most:g}", at=f"$.{name}")
         named = self.domains.items() if isinstance(cast(object, self.domains), Mapping) else ()
-        given = {str(variable): exact(_in_order(values)) for variable, values in named}
+        domains = {str(variable): exact(_in_order(values)) for variable, values in named}
         for variable, size in sizes_of(graph, self.tables).items():
-            values = given.get(variable)
+            values = domains.get(variable)
             if not isinstance(values, Sequence) or len(values) != size:
                 wanted = f"a list of {size} values, as its tables have"
                 raise ShapeError(f"domain of {variable!r}: got {short(values)}; wanted {wanted}")
-        object.__setattr__(self, "domains", {variable: tuple(values) for variable, values in given.items()})
+        object.__setattr__(self, "domains", {variable: tuple(values) for variable, values in domains.items()})
 
     @property
     def n_entries(self) -> int:

@@ -34,7 +34,7 @@ Factors = dict[str, tuple[tuple[str, ...], Table]]  # scope and table of each
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
     """Problem from YAML. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
-    Hints give owners. Other variables go to the agents in turn, other constraints to their first variable's owner.
+    Hints give owners. Other variables go to the agents round-robin, other constraints to their first variable's owner.
     """
     data, budget = _load_yaml(text), Budget()
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
@@ -82,16 +82,16 @@ def _factors(
 ) -> tuple[Factors, float]:
     """Constraints and variables' own costs, in the sign of the file, and the sum of constraints without variables."""
     factors, constant = Factors(), 0.0
-    for key, given in _table(data, "constraints").items():
-        scope, table = _constraint(given, domains, fixed, budget, f"$.constraints.{key}")
+    for key, entry in _table(data, "constraints").items():
+        scope, table = _constraint(entry, domains, fixed, budget, f"$.constraints.{key}")
         if scope:
             factors[key] = scope, table
         else:
             constant += float(table)
-    for variable, given in _table(data, "variables").items():
-        if "cost_function" in given:
+    for variable, entry in _table(data, "variables").items():
+        if "cost_function" in entry:
             own, at = {variable: domains[variable]}, f"$.variables.{variable}.cost_function"
-            _, table = _intentional(str(given["cost_function"]), own, {}, budget, at)
+            _, table = _intentional(str(entry["cost_function"]), own, {}, budget, at)
             costs = np.full(len(domains[variable]), table)  # an expression may be constant
             factors[_unused(f"cost_{variable}", factors, domains)] = (variable,), costs
     return factors, constant
@@ -101,10 +101,10 @@ def yaml_of_problem(problem: TableProblem) -> str:
     """Problem as YAML; all constraints are extensional."""
     problem.require_unbounded("YAML")
     yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
-    named: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
+    domains_by_text: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
     for variable in graph.variables:
         values = list(problem.domains[variable])
-        named.setdefault(repr(values), (f"d{len(named)}", values))
+        domains_by_text.setdefault(repr(values), (f"d{len(domains_by_text)}", values))
         if wrong := [v for v in values if str(v).split() != [str(v)] or set(str(v)) & _SEPARATORS or ".." in str(v)]:
             wanted = "values without spaces, quotes, bars or '..', which separate values in pyDCOP's tables"
             raise ConfigError(f"variable {variable!r}: got the value {short(wrong[0])}; wanted {wanted}")
@@ -128,8 +128,8 @@ def yaml_of_problem(problem: TableProblem) -> str:
     data = {
         "name": problem.name,
         "objective": problem.objective,
-        "domains": {name: {"values": values, "type": ""} for name, values in named.values()},
-        "variables": {x: {"domain": named[repr(list(problem.domains[x]))][0]} for x in graph.variables},
+        "domains": {name: {"values": values, "type": ""} for name, values in domains_by_text.values()},
+        "variables": {x: {"domain": domains_by_text[repr(list(problem.domains[x]))][0]} for x in graph.variables},
         "constraints": constraints,
         "agents": {agent: {} for agent in (*graph.agents, *problem.idle)},
         "distribution_hints": {"must_host": hosts},
@@ -329,12 +329,12 @@ def _owners(
     if given is not None and not isinstance(given, dict | list):
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
     agents = [str(agent) for agent in given or ()]
-    known, hosts, hinted = {**domains, **scopes}, dict.fromkeys(agents), dict[str, str]()
+    names, hosts, hinted = {**domains, **scopes}, dict.fromkeys(agents), dict[str, str]()
     for agent, hosted in _table(data, "distribution_hints").get("must_host", {}).items():
         at = f"$.distribution_hints.must_host.{agent}"
         _one_of(str(agent), hosts, at)
         for one in hosted if isinstance(hosted, list) else [hosted]:
-            if hinted.setdefault(_one_of(str(one), known, at), str(agent)) != str(agent):
+            if hinted.setdefault(_one_of(str(one), names, at), str(agent)) != str(agent):
                 raise ConfigError(f"got {one!r}, which {hinted[str(one)]!r} hosts too; wanted one agent for it", at=at)
     if not agents:
         return [], {variable: variable for variable in domains}, {}

@@ -60,7 +60,7 @@ class Solved:
     def summary(self) -> dict[str, Any]:
         """Complete summary, with costs or values as in the file; None for unknown values."""
         problem, report = self.problem, self.solution.report
-        told = {"value": self.solution.value, "bound": self.solution.upper_bound}
+        results = {"value": self.solution.value, "bound": self.solution.upper_bound}
         settings = {key: value for key, value in msgspec.to_builtins(self.method).items() if value is not None}
         more: dict[str, Any] = {}
         if self.transport is not None:
@@ -82,7 +82,7 @@ class Solved:
             "seed": self.seed,
             "status": report.status,
             "valid": self.is_valid,
-            **{key: None if number is None else problem.told(number) for key, number in told.items()},
+            **{key: None if number is None else problem.told(number) for key, number in results.items()},
             "gap": report.gap,
             "violated": list(report.violated),
             "undecided": self.undecided,

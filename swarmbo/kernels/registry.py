@@ -119,7 +119,7 @@ def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
 
 
 def kernel_names() -> tuple[KernelName, ...]:
-    """Names of all kernels: those of swarmbo, then registered ones."""
+    """Names of all kernels: those of swarmbo, then registered kernels."""
     return (*KERNEL_NAMES, *_OWN)
 
 
@@ -153,7 +153,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequencies | None) -> None:
-    """Check functions at some distances; messages name the wrong ones."""
+    """Check functions at some distances; messages name the wrong functions."""
 
     def refuse(part: str, got: object, wanted: str) -> None:
         raise ConfigError(f"kernel {name!r}: got {got}; wanted {wanted}", at=f"$.{part}")
@@ -166,15 +166,15 @@ def _check(name: str, correlation: Radial, slope: Radial, frequencies: Frequenci
             refuse(part, got, f"an array of the shape {r.shape} of r")
         if not np.isfinite(values).all():
             refuse(part, values.tolist(), f"finite numbers at r = {r.ravel().tolist()}")
-    c, inside = correlation(r.copy()), r[(r > 0.0) & (r < 100.0)]
+    c, distances = correlation(r.copy()), r[(r > 0.0) & (r < 100.0)]
     if abs(c[0, 0] - 1.0) > _ALLOWED or np.abs(c).max() > 1.0 + _ALLOWED:
         refuse("correlation", c.ravel().tolist(), "c(0) = 1 and no value beyond -1 and 1")
     # central differences, as an independent check of the stated slope
-    by_differences = -(correlation(inside + _STEP) - correlation(inside - _STEP)) / (2.0 * _STEP) / inside
-    stated = slope(inside.copy())
-    wrong = np.abs(stated - by_differences) * inside > _ALLOWED
+    by_differences = -(correlation(distances + _STEP) - correlation(distances - _STEP)) / (2.0 * _STEP) / distances
+    stated = slope(distances.copy())
+    wrong = np.abs(stated - by_differences) * distances > _ALLOWED
     if wrong.any():
-        at, got, wanted = (float(values[wrong][0]) for values in (inside, stated, by_differences))
+        at, got, wanted = (float(values[wrong][0]) for values in (distances, stated, by_differences))
         refuse("slope", f"{got:.6g} at r = {at:g}", f"-c'(r) / r = {wanted:.6g}")
     smallest = _smallest_eigenvalue(correlation, np.linspace(0.0, 12.0, 60)[:, None])
     if smallest < -_ALLOWED:

@@ -1,7 +1,7 @@
 """Figures of runs, drawn from records.
 
-Every ``plot_...`` function of its modules draws on the Axes ``ax`` and returns it. ``records`` are the rounds of a run
-from the first on, ``world`` is its world, and ``unit`` the unit of its outcomes.
+Every ``plot_...`` function of its modules draws on the Axes ``ax`` and returns it. ``records`` are the rounds of a run,
+the first included, ``world`` is its world, and ``unit`` the unit of its outcomes.
 """
 
 from swarmbo.plotting.comparison import (

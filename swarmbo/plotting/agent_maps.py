@@ -20,10 +20,10 @@ from swarmbo.plotting.history import Records, World, agents_of, belief_after, me
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
-_WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its letters
+_WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its text
 _BESIDE_WIDTH = 1.45  # inches: of the colour bar and of labels
 _FONT_SIZE = 8.0  # points
-_LONGEST = 16  # letters in a line of a name
+_LONGEST = 16  # characters in a line of a name
 _RESOLUTION = 72  # points along a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
@@ -55,7 +55,7 @@ def plot_view_errors(
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
     names = [fill(agent.removeprefix(f"{role}_"), _LONGEST) for agent in own]
-    is_crowded = len(own) > 24 or len(own) * max(map(len, names), default=0) > 84  # letters in the width of the axis
+    is_crowded = len(own) > 24 or len(own) * max(map(len, names), default=0) > 84  # characters in the width of the axis
     ax.set_xticks(places, names, rotation=90 if is_crowded else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
     top = ax.dataLim.y1
@@ -75,11 +75,11 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     the errors of all agents are drawn below.
     """
     world.require_plane()
-    shown = _AgentMaps(records, world.at(records[-1].round), settings, views)
-    side = min((_WIDTH - _BESIDE_WIDTH) / (len(shown.chosen) + 1), 2.2)
-    has_truth = shown.pooled_error is not None
-    headline = fill(_headline(records[-1].round, shown), 92)
-    longest_name = max(map(len, shown.own_errors), default=0)
+    panel = _AgentMaps(records, world.at(records[-1].round), settings, views)
+    side = min((_WIDTH - _BESIDE_WIDTH) / (len(panel.chosen) + 1), 2.2)
+    has_truth = panel.pooled_error is not None
+    headline = fill(_headline(records[-1].round, panel), 92)
+    longest_name = max(map(len, panel.own_errors), default=0)
     maps_height = 2 * (side * maps.drawn_aspect(world) + 0.75 + 0.15 * (longest_name // _LONGEST))
     errors_height = 2.4 if longest_name <= _LONGEST else 3.5
     with style.applied():
@@ -87,9 +87,9 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
         figure = style.new_figure(_WIDTH, sum(heights))
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         parts[0].text(0.01, 0.5, headline, fontsize=9.5, va="center")
-        shown.draw(parts[1])
+        panel.draw(parts[1])
         if has_truth:
-            plot_view_errors(parts[2].subplots(), shown.own_errors, shown.fused_errors, shown.pooled_error, world.unit)
+            plot_view_errors(parts[2].subplots(), panel.own_errors, panel.fused_errors, panel.pooled_error, world.unit)
     return figure
 
 

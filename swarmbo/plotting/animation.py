@@ -150,14 +150,14 @@ class MovingMap:
             width, _, reach = (length * points for length in style.BATTERY_POINTS)
             wide = max(wide, width + 1.5 * points)
             high = 2.0 * reach if self._lacks_room(places).any() else reach + 0.5 * high
-        drawn = np.array(places) if best is None else np.vstack([places, best])
-        spots = to_pixels.transform(drawn)
-        weights = np.where(np.arange(len(drawn)) < len(places), 1.0, 1e9)
+        locations = np.array(places) if best is None else np.vstack([places, best])
+        spots = to_pixels.transform(locations)
+        weights = np.where(np.arange(len(locations)) < len(places), 1.0, 1e9)
         inside = (self.ax.bbox.x0 + 0.5 * wide, self.ax.bbox.x1 - 0.5 * wide)
         moved = spots + style.separating_shifts(spots, (wide, high), weights, inside)
         is_aside = (np.abs(moved - spots) > 1e-6).any(axis=1)
-        drawn[is_aside] = to_pixels.inverted().transform(moved[is_aside])
-        return drawn[: len(places)], None if best is None else drawn[-1]
+        locations[is_aside] = to_pixels.inverted().transform(moved[is_aside])
+        return locations[: len(places)], None if best is None else locations[-1]
 
 
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
@@ -229,21 +229,21 @@ class _Scene:
         n = len(layers)
         self.figure = figure = style.new_figure(n * (map_width + 0.95) + 2.6, map_height + 1.3)
         figure.set_dpi(_DPI)
-        *left, right = figure.subplots(1, n + 1, width_ratios=[map_width] * n + [2.0])
+        *map_axes, right = figure.subplots(1, n + 1, width_ratios=[map_width] * n + [2.0])
         ranges = [_range([layer]) for layer in layers]
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
         agents = agents_of(records, world)
         self.maps: list[MovingMap] = []
-        titles = [ax.set_title(layer.title) for ax, layer in zip(left, layers, strict=True)]
-        for ax, layer, norm in zip(left, layers, ranges, strict=True):
+        titles = [ax.set_title(layer.title) for ax, layer in zip(map_axes, layers, strict=True)]
+        for ax, layer, norm in zip(map_axes, layers, ranges, strict=True):
             colours = style.STD_COLOURS if layer.is_deviation else style.MEAN_COLOURS
             link, level = (style.INK, None) if layer.is_deviation else ("white", world.level)
             moving = MovingMap(ax, layer.lattice, agents, (colours, norm, link), world, level)
             self.maps.append(moving)
             maps.frame_map(ax, world)
             maps.add_colour_bar(ax, moving.image, "")
-        for ax in left[1:]:
+        for ax in map_axes[1:]:
             ax.set_ylabel("")
         self.heights, label, unit = _curve(records, world)
         titles.append(right.set_title(label))  # units follow below: wide titles would move the axes

@@ -48,7 +48,7 @@ class Difference:
     more_is_better: bool = False
 
 
-_LONGEST_LABEL = 32  # letters in a line of a method's name
+_LONGEST_LABEL = 32  # characters in a line of a method's name
 Curves = Sequence[RegretCurves]
 Differences = Sequence[Difference]
 
@@ -139,7 +139,7 @@ def comparison_figure(
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
             spec = ax.get_subplotspec()
             if spec is not None and not spec.is_first_col():
-                # the first panel of its row names the methods, and the quantity if there is only one
+                # the first panel of its row names the methods, and the quantity if all curves have the same
                 has_one_quantity = len({curve.quantity for curve in curves}) == 1
                 quantity, unit = own_curves[0].quantity, own_curves[0].unit
                 ax.set_ylabel(unit if has_one_quantity else style.with_unit(quantity, unit))

@@ -318,12 +318,12 @@ def draw_sensors(
     ax.add_collection(beams)
     awake = {sample.agent for sample in sampled}
     colours = [_AWAKE if agent in awake else _ASLEEP for agent in standpoints]
-    drawn: list[Artist] = [beams]
-    drawn.append(ax.scatter(*np.array(list(standpoints.values())).T, s=sizes[0], color=colours, **_SENSORS))
+    artists: list[Artist] = [beams]
+    artists.append(ax.scatter(*np.array(list(standpoints.values())).T, s=sizes[0], color=colours, **_SENSORS))
     if succeeded := [sample.location for sample in sampled if sample.measurement is not None]:
-        drawn.append(ax.scatter(*np.array(succeeded).T, s=sizes[1], **_SPOTS))
+        artists.append(ax.scatter(*np.array(succeeded).T, s=sizes[1], **_SPOTS))
     failed = np.array([sample.location for sample in sampled if sample.measurement is None]).reshape(-1, 2)
-    return [*drawn, *draw_failed(ax, failed, sizes[2], width)]
+    return [*artists, *draw_failed(ax, failed, sizes[2], width)]
 
 
 def sensor_legend(has_failed: bool) -> list[Line2D]:

@@ -54,17 +54,17 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
         "recommended": None if last.recommendation is None else last.recommendation.location,
         world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
     }
-    shown = {name: _range_shares(world, place) for name, place in points.items() if place is not None}
-    if not shown:
+    shares_by_name = {name: _range_shares(world, place) for name, place in points.items() if place is not None}
+    if not shares_by_name:
         return style.write_message(ax, "")
-    image = _draw_shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
+    image = _draw_shares(ax, np.array(list(shares_by_name.values())).T, (-0.5, len(shares_by_name) - 0.5))
     text_style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-    for column, (name, shares) in enumerate(shown.items()):
+    for column, (name, shares) in enumerate(shares_by_name.items()):
         for row, (variable, code) in enumerate(zip(world.types, points[name] or (), strict=False)):
             value = variable.value(code)
             text = style.shortened(f"{value:.4g}" if isinstance(value, float) else str(value), _LONGEST)
             ax.text(column, row, text, color="white" if shares[row] < _DARK else "black", **text_style)
-    ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
+    ax.set_xticks(range(len(shares_by_name)), list(shares_by_name), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
     return _name_rows(ax, world)
@@ -74,13 +74,13 @@ def variables_figure(records: Records, world: World) -> Figure:
     """Figure of all joint points of a run, next to the best point and the recommendation."""
     with style.applied():
         figure = style.new_figure(10.5, float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0)))
-        left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
-        plot_variables(left, records, world)
+        left_ax, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
+        plot_variables(left_ax, records, world)
         plot_found(right, records, world)
         right.tick_params(labelleft=False)
         figure.draw_without_rendering()
         widest = max((text.get_window_extent().width for text in right.texts), default=0.0) + _BETWEEN
-        needed, room = widest * len(right.get_xticks()), left.bbox.width + right.bbox.width
+        needed, room = widest * len(right.get_xticks()), left_ax.bbox.width + right.bbox.width
         if needed > right.bbox.width and (grid := right.get_gridspec()) is not None:  # long names of choices
             more = max(0.0, needed / _MOST_FOUND - room)
             figure.set_figwidth(figure.get_figwidth() + more / figure.dpi)
@@ -188,7 +188,7 @@ def factor_graph_figure(graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, Fact
         marks: dict[str, Any] = {"variable": {"marker": "o", "markerfacecolor": "white"}, "factor": {"marker": "s"}}
         for kind, look in marks.items():
             start, _ = short_names([name for graph in by_title.values() for name in getattr(graph, f"{kind}s")])
-            # ``variable power_…`` where nodes show the numbers of such names
+            # ``variable power_…`` where nodes show the numbers at the ends of the names
             handles.append(Line2D([], [], label=f"{kind} {start}…" if start else kind, **mark, **look))
         colours = [style.agent_colour(index) for index in range(len(agents))]
         if len(set(colours)) == len(agents):  # else a colour would not tell the agent
@@ -225,16 +225,16 @@ def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
 def _layout(graph: FactorGraph) -> dict[tuple[str, str], Position]:
     """Positions of nodes, with distances as in the graph; connected parts are side by side, in rows."""
     rows: list[dict[tuple[str, str], Position]] = [{}]
-    left = 0.0
+    offset = 0.0
     for part in graph.components:
         positions = _part_layout(part)
         xs, ys = zip(*positions.values(), strict=True)
         width, middle = max(xs) - min(xs), 0.5 * (max(ys) + min(ys))
-        if left and left + width > _WIDEST:
-            left = 0.0
+        if offset and offset + width > _WIDEST:
+            offset = 0.0
             rows.append({})
-        rows[-1] |= {node: (x - min(xs) + left, y - middle) for node, (x, y) in positions.items()}
-        left += width + _PART_GAP
+        rows[-1] |= {node: (x - min(xs) + offset, y - middle) for node, (x, y) in positions.items()}
+        offset += width + _PART_GAP
     places: dict[tuple[str, str], Position] = {}
     top = 0.0
     for row in rows:
@@ -251,7 +251,7 @@ def _part_layout(part: FactorGraph) -> dict[tuple[str, str], Position]:
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
         graph.add_edges_from((("factor", factor), variable) for variable in scope)
-        # Factors start at the middle of their scopes, which suits chains; above and below in turn, so none overlap.
+        # Factors start at the middle of their scopes, which suits chains; above and below alternately, so none overlap.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
     if len(graph) < 2:

@@ -116,7 +116,7 @@ class Coding:
     def slopes(
         self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
     ) -> Float[np.ndarray, "g m a"]:
-        """Derivatives by the variables of scopes; 0 for variables whose values are tried one by one."""
+        """Derivatives in the variables of scopes; 0 for variables whose values are tried one by one."""
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
         sources = stack.columns[np.arange(len(at))[:, None], at]

@@ -68,7 +68,7 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
         return self
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """Excess of the sum in sides of the box, and its gradient."""
+        """Excess of the sum in box widths, and its gradient."""
         codes, sides = box.from_unit(U), np.ones(U.shape[1])
         stretch = _stretch(box, codes)
         summed, slope = np.zeros(len(U)), np.zeros(U.shape)
@@ -119,7 +119,7 @@ class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
         return self
 
     def depth(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Shape:
-        """Missing distance in sides of the box, and its gradient."""
+        """Missing distance in box widths, and its gradient."""
         codes, side = box.from_unit(U), float((box.high - box.low).max())
         gap = codes[:, 0] - codes[:, 1]
         sign = np.where(gap >= 0.0, 1.0, -1.0)
@@ -149,8 +149,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 
     def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
         """This constraint with its function as a table; a ConfigError at the path ``at`` if it does not fit."""
-        own = [variables[name] for name in self.scope]
-        axes = [variable.axis for variable in own]
+        own_variables = [variables[name] for name in self.scope]
+        axes = [variable.axis for variable in own_variables]
         if ungridded := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
             wanted = "variables with a step, or a Linear constraint"
             raise ConfigError(f"got the real number {ungridded[0]!r}; wanted {wanted}", at=f"{at}.scope")
@@ -160,7 +160,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
         if callable(self.allowed):
             values = [
                 [variable.value(axis.low + axis.step * i) for i in range(n)]
-                for variable, axis, n in zip(own, axes, shape, strict=True)
+                for variable, axis, n in zip(own_variables, axes, shape, strict=True)
             ]
             table = np.array([bool(self.allowed(*joint)) for joint in product(*values)]).reshape(shape)
         else:
@@ -185,7 +185,7 @@ Known = Linear | Separation | Constraint
 
 
 def _stretch(box: Domain, codes: Float[np.ndarray, "m s"]) -> Float[np.ndarray, "m s"]:
-    """Derivatives of codes by coordinates of the unit cube; 0 on grids."""
+    """Derivatives of codes with respect to coordinates of the unit cube; 0 on grids."""
     return np.where(box.counts > 0.0, 0.0, box.stretch(codes))
 
 

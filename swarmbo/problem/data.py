@@ -68,10 +68,10 @@ class Dataset:
         factors: Outcome of each channel (t, k); NaN if unknown or failed.
         rounds: Round (t,) of each request; needed if the belief has a time axis.
         attached: Mask (t,) of unrequested evaluations; by default none.
-        chosen: Mask (t,) of evaluations that a method chose, unlike attached ones, the initial design, and measurements
+        chosen: Mask (t,) of evaluations that a method chose: not attached, in the initial design, or measured
             at the start. None: all after the first ``initial`` of the situation.
         awaited: Mask (t, k) of pending outcomes of partly known evaluations; by default none.
-        taken: Mask (t, k) of channels that took part and were not given up; by default all.
+        taken: Mask (t, k) of channels whose outcomes were requested and not given up; by default all.
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
             unknown, as by default. It replaces the fitted noise.
         basis: Number of evaluations (t,) known at the request of each; None: all before it.

@@ -63,7 +63,7 @@ class Feasible:
     constraints: tuple[Known, ...]
 
     def nearest(self, codes: Point) -> Point | None:
-        """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if none was found.
+        """Codes of the nearest point, by the sum of distances in box widths; a choice counts 1. None if not found.
 
         On a wide grid it lies near the point that is nearest if all numbers are allowed.
         """
@@ -95,14 +95,14 @@ class Feasible:
         named = zip(self.names, self.variables, axes or [variable.axis for variable in self.variables], strict=True)
         parts = {name: _Part.of(program, variable, axis, name in listed) for name, variable, axis in named}
         for constraint in constraints:
-            own = [parts[name] for name in constraint.scope]
+            own_parts = [parts[name] for name in constraint.scope]
             match constraint:
                 case Linear():
-                    _keep_sum(program, constraint, own)
+                    _keep_sum(program, constraint, own_parts)
                 case Separation():
-                    _keep_apart(program, constraint, own)
+                    _keep_apart(program, constraint, own_parts)
                 case Constraint():
-                    _keep_listed(program, constraint, own)
+                    _keep_listed(program, constraint, own_parts)
         for part, code in zip(parts.values(), [] if codes is None else codes.tolist(), strict=codes is not None):
             part.draw_to(program, code)
         found, is_excluded = program.solved()
@@ -110,7 +110,7 @@ class Feasible:
 
 
 def _around(axis: Axis, code: float, most: int) -> Axis:
-    """At most so many values of an axis with a grid, around a code."""
+    """At most ``most`` values of an axis with a grid, around a code."""
     if axis.count <= most:
         return axis
     place, half = round((code - axis.low) / axis.step), (most - 1) // 2

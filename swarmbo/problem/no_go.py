@@ -1,7 +1,7 @@
 """No-go regions: shapes stated by users, and their borders.
 
-Shapes are in physical units. Internal points are in the unit cube of the region's variables, and ``depth`` is in sides
-of it: above 0 within the region, below outside.
+Shapes are in physical units. Internal points are in the unit cube of the region's variables, and ``depth`` is in its
+widths: above 0 within the region, below outside.
 """
 
 from abc import abstractmethod
@@ -17,9 +17,9 @@ from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import MixedDomain
 
 _MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
-_CLEAR = 1e-6  # distance at which points that are moved out of a region stop beyond it, in sides of the box
+_CLEAR = 1e-6  # distance at which points that are moved out of a region stop beyond it, in box widths
 _BENT, _BEYOND = 33, 1e-3  # number of levels on a logarithmic axis, and share of its low end down to which borders go
-_ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the sides of the box
+_ROUNDED = 1e-12  # depth that rounding errors may have, for coordinates as large as the box's sides
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 
@@ -229,7 +229,7 @@ class Region(Protocol):
 class Limit:
     """A region or constraint on some coordinates of a joint point, or on a location.
 
-    ``margin`` is the width around it over which a penalty bends from zero to its slope, in sides of the cube;
+    ``margin`` is the width around it over which a penalty bends from zero to its slope, in widths of the cube;
     ``steepness`` is the slope within it, in spreads of the objective per side of the cube.
     """
 

@@ -31,11 +31,11 @@ _MOST_REGIONS = 1000
 _FEW, _COUNTED = 1_000, 100_000  # most allowed joint values of grids that are listed, and most that are looked at
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
 _BEND, _STEEP = 3e-3, 100.0  # margin and slope of constraints: steep, as moving points into them may cost utility
-_SPREAD = 4096  # points spread over the bounds, to find allowed ones
+_SPREAD = 4096  # points spread over the bounds, to find allowed points
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
 _FIELD_KEYS = ("aim", "level", "priced")  # of a field, where they differ from the default
-_SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
+_SLACK = 1e-6  # box widths: rounding errors this far outside are cut off
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,14 +160,14 @@ class Problem:
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
 
     def _repr_html_(self) -> str:
-        """Table of variables with bounds and owners for notebooks; the first ones of many."""
+        """Table of variables with bounds and owners for notebooks; only the first of many."""
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
         rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]
         return html_table(title, rows, header=("variable", "values", "agent"), more="variables")
 
     def watching(self, level: float | None) -> "Problem":
-        """Problem with a level of interest; the first one turns an aim ``peak`` into ``level``. Without one: itself."""
+        """Problem with a level of interest; a first level turns an aim ``peak`` into ``level``. None: this problem."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
@@ -177,7 +177,7 @@ class Problem:
         """Problem with further no-go regions.
 
         Args:
-            regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
+            regions: Shapes of ``swarmbo.problem.no_go``, or tables that define them.
 
         Raises:
             ConfigError: If an object is not a region or has other variables. Also if none of 4,096 points that are
@@ -199,17 +199,17 @@ class Problem:
         """Problem of a function with further constraints.
 
         Args:
-            constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
+            constraints: Objects of ``swarmbo.problem.constraints``, or tables that define them.
 
         Raises:
             ConfigError: If one is invalid or has other variables, or no point keeps all; it lists those in conflict.
         """
-        if not (given := _as_list(constraints, "constraints", "$.constraints")):
+        if not (items := _as_list(constraints, "constraints", "$.constraints")):
             return self
         if self.is_field:
             raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
         first, known = len(self.constraints), self.variables
-        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
+        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(items, start=first)]
         graph = replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
         limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
         near = limited._projected(np.full(len(known), 0.5))
@@ -267,18 +267,18 @@ class Problem:
             if names is not None:
                 fix = "wanted none in a field, where regions contain locations"
                 raise ConfigError(f"got {list(names)}; {fix}", at=f"{at}.variables")
-            n, what = self.box.n_dims, "a place"
+            n, source = self.box.n_dims, "a place"
         else:
             known = self.variables
-            own = tuple(known) if names is None else names
-            known_names(own, known, f"{at}.variables")
-            distinct_names(own, "variable", f"{at}.variables")
-            if choices := [name for name in own if isinstance(known[name], Categorical)]:
+            own_names = tuple(known) if names is None else names
+            known_names(own_names, known, f"{at}.variables")
+            distinct_names(own_names, "variable", f"{at}.variables")
+            if choices := [name for name in own_names if isinstance(known[name], Categorical)]:
                 wanted = "variables that are numbers, or a Constraint in place of the region"
                 raise ConfigError(f"got the choice {choices[0]!r}; wanted {wanted}", at=f"{at}.variables")
-            n, what = len(own), "its variables"
+            n, source = len(own_names), "its variables"
         if region.n_dims != n:
-            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {what}", at=at)
+            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {source}", at=at)
 
     @property
     def box(self) -> Domain:
@@ -439,12 +439,12 @@ class Problem:
             ConfigError: If it is not a table of all variables, or a value is invalid for its variable.
         """
         table(point, "{variable: value}", at := "$.point")
-        known = dict.fromkeys(self.graph.variables)
-        if missing := [variable for variable in known if variable not in point]:
-            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(known)}", at=at)
-        if strangers := [name for name in point if name not in known]:
-            raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(known)}", at=at)
-        values = [point[variable] for variable in known]
+        names = dict.fromkeys(self.graph.variables)
+        if missing := [variable for variable in names if variable not in point]:
+            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(names)}", at=at)
+        if strangers := [name for name in point if name not in names]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(names)}", at=at)
+        values = [point[variable] for variable in names]
         place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)

@@ -174,7 +174,7 @@ class Sample(msgspec.Struct, frozen=True):
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
         cost: Cost of the measurement, in the unit of the outcome.
-        mean: Prediction at the target before the measurement, with ``std``; None without one.
+        mean: Prediction at the target before the measurement, with ``std``; None if there is none.
         declined: True if the agent abstained; ``location`` and ``target`` then carry no information.
         battery: Remaining share of its battery.
         failure: Reason for no measurement.
@@ -326,7 +326,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Evaluations of this round: requested ones, then those en route."""
+        """Evaluations of this round: requested evaluations, then those en route."""
         return [*self.asked, *(stop for sample in self.samples for stop in sample.en_route)]
 
     @property

@@ -89,7 +89,7 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
     round: int
     restarts: dict[str, int] = {}  # of processes, by agent
-    repeated: int = 0  # messages that were sent again, as no receipt arrived
+    repeated: int = 0  # messages that were sent again, as no acknowledgement arrived
     refused: int = 0  # arrivals that were not messages, or had inadmissible content
     absent: tuple[str, ...] = ()  # agents that were absent at its end
 
@@ -118,8 +118,8 @@ class SolveReport(msgspec.Struct, frozen=True):
             or more if agents in a field returned to sequential choices. With candidates, the optimum is their best.
         traffic: Traffic over the links.
         primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
-            sides of the box. The largest over parts of the graph and joint starts; None for methods without copies.
-        dual_residual: Last move of the consensus, in sides of the box, times the penalty over the natural penalty.
+            box widths. The largest over parts of the graph and joint starts; None for methods without copies.
+        dual_residual: Last move of the consensus, in box widths, times the penalty over the natural penalty.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice: their value is -inf.
         links: Report of links; absent without faults and deadlines.

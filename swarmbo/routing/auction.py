@@ -2,7 +2,7 @@
 
 Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
 route has room left, agents whose first way-point is rounds away choose measurements en route, one agent after another.
-In an ascent they choose likewise: first goals that they can reach before the end, then next measurements on the way.
+In an ascent they also choose one after another: first goals in reach before the end, then measurements en route.
 
 Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
@@ -32,13 +32,13 @@ Places = Sequence[Spot]
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
     """Program of a process with its agents' ``pilots``; the highest bid wins, or, if sequential, the first bidder's."""
-    agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
+    agents, own_pilots = view.graph.variables, [pilots[agent] for agent in view.variables]
     # agents with equal beliefs share one table of values, updated once per award
-    distinct = {id(pilot.gains): pilot.gains for pilot in own}
+    distinct = {id(pilot.gains): pilot.gains for pilot in own_pilots}
     scores = {key: one.utility.scores(one.belief, one.places, picks=len(one.places)) for key, one in distinct.items()}
-    bidders = [_Bidder(pilot, agents.index(pilot.agent)) for pilot in own]
+    bidders = [_Bidder(pilot, agents.index(pilot.agent)) for pilot in own_pilots]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], table) for key, table in scores.items()]
-    places, rounds = own[0].places, 0
+    places, rounds = own_pilots[0].places, 0
     planned = np.zeros(len(places), dtype=bool)
     first_stops, is_out_of_reach = dict[str, int](), dict.fromkeys(agents, True)  # in this round; True without a stop
     while True:
@@ -46,7 +46,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         # the largest row, lexicographically: equal rates go to the first agent, for every driver
         best = yield Best(rows, partial(_is_bid, agents, planned, order))
         rounds += 1
-        # no bids: no route has room for a place that is worth its price
+        # no bids: no route has room for a place whose gain exceeds its price
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[_TURN[order]])], int(best[2])
@@ -56,22 +56,22 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         for group in groups:
             group.award(winner, place)
     goals = {agent: places[first_stops[agent]] for agent in agents if not is_out_of_reach[agent]}
-    points = {pilot.agent: goals[pilot.agent] for pilot in own if pilot.agent in goals}
-    taken = {goal.tobytes() for goal in goals.values()}
+    points = {pilot.agent: goals[pilot.agent] for pilot in own_pilots if pilot.agent in goals}
+    taken_keys = {goal.tobytes() for goal in goals.values()}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     en_route = [agent for agent in agents if agent not in goals]
 
     def pick(pilot: Pilot, picks: Places) -> Spot | None:
-        return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken)
+        return pilot.pick(tours[pilot.agent], scores[id(pilot.gains)].value, planned, picks, taken_keys)
 
-    points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own}, pick, taken)
+    points |= yield from choose_in_turn(en_route, {pilot.agent: pilot for pilot in own_pilots}, pick, taken_keys)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(en_route))
 
 
 def _is_bid(
     agents: Sequence[str], planned: Mask, order: Order, row: Float[np.ndarray, " m"], bidders: frozenset[str]
 ) -> bool:
-    """True if a row, in the form of ``_Group.bids``, may be the best bid of some agents for a place still available."""
+    """True if a row, as from ``_Group.bids``, can be the best bid of one of the ``bidders`` for an open place."""
     if row[0] == -np.inf:
         return True
     number, place = -row[_TURN[order]], row[2]
@@ -86,7 +86,7 @@ class _Bidder:
         self._in_reach = [key in listed for key in keys_of(pilot.places)]  # in this round
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
-        """Whether, with ``place``, the first way-point is out of reach this round, and whether it is ``place``."""
+        """True if the first way-point is out of reach this round once ``place`` is added; True if it is ``place``."""
         is_first = self.tour.best_slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
 
@@ -100,7 +100,7 @@ class _Group:
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
-        """Best bid of each agent: the two deciding numbers, the place, and its ``next_stop``."""
+        """Best bid of each agent: the two numbers that are compared first, the place, and its ``next_stop``."""
         # gain per round that the visit adds; closed places cost inf, so their rate is 0
         rates = (self._remaining.value - self._prices) / self._added_rounds
         places = rates.argmax(axis=1)
@@ -135,17 +135,17 @@ class Climber:
 
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
-        """Rounds to each place; inf if it is not open, or if time is too short to get there and back to base."""
+        """Rounds to each place; inf if it is not open, or if the rounds left are too few to go there and to base."""
         return Tour(self.pilot).added_rounds()
 
     def rounds_to_best(self, reached: Mask) -> float:
-        """Rounds to the best open place ``reached`` by any agent, by this one's belief; inf if only others reach it."""
+        """Rounds to the best place, by its belief, among those ``reached`` by any agent; inf if it cannot get there."""
         listed = np.flatnonzero(self.pilot.is_open & reached)
         best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
         return np.inf if best is None else float(self.rounds[listed[best]])
 
     def route_to_goal(self, goals: Places) -> Tour:
-        """Route to the best place that it reaches before the end, except others' ``goals``; empty if none is left."""
+        """Route to the best place that it can reach before the end, except others' ``goals``; empty if none is left."""
         pilot, tour, taken = self.pilot, Tour(self.pilot), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
         reachable = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
@@ -156,7 +156,7 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Spot | None:
-        """Next measurement by ``Pilot.on_schedule``, given others' ``picks``; unscheduled if its goal is in reach."""
+        """Next measurement by ``Pilot.on_schedule``, given others' ``picks``; no schedule if the goal is in reach."""
         free = self.pilot.free_candidates(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(free)
         choose = partial(self.step, self.pilot.agent, self._given(picks))
@@ -168,7 +168,7 @@ class Climber:
 
 
 def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
-    """True if the way to the best reachable place leaves at most ``SPARE`` of the rounds left."""
+    """True if at most ``SPARE`` rounds would be left after the way to the best reachable place."""
     # first exchange which way-points are reachable: an unreachable best place is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
@@ -178,7 +178,7 @@ def is_due(own: Mapping[str, Climber], rounds_left: int) -> Steps[bool]:
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
     """Program of a process with the climbers of its ``own`` agents."""
-    agents, tours, taken = view.graph.variables, dict[str, Tour](), set[bytes]()
+    agents, tours, taken_keys = view.graph.variables, dict[str, Tour](), set[bytes]()
     pilots = {name: climber.pilot for name, climber in own.items()}
     places = next(iter(pilots.values())).places
 
@@ -187,8 +187,8 @@ def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
         return places[tour.stops[0]] if tour.stops else None
 
     def step(pilot: Pilot, picks: Places) -> Spot | None:
-        return own[pilot.agent].pick(tours[pilot.agent], picks, taken)
+        return own[pilot.agent].pick(tours[pilot.agent], picks, taken_keys)
 
     yield from choose_in_turn(agents, pilots, goal, set())
-    points = yield from choose_in_turn(agents, pilots, step, taken)
+    points = yield from choose_in_turn(agents, pilots, step, taken_keys)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, 2 * len(agents))

@@ -1,4 +1,4 @@
-"""One agent on a route: what it knows, the costs of insertions, and its next measurement; agents choose in turn."""
+"""One agent on a route: its knowledge, costs of insertions, and its next measurement; agents choose sequentially."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Tour:
 
     @property
     def first_leg(self) -> float:
-        """Rounds to the first way-point; 0 without one."""
+        """Rounds to the first way-point; 0 if there is none."""
         return float(self._from[0][self.stops[0]]) if self.stops else 0.0
 
     def exclude(self, place: int) -> None:
@@ -72,7 +72,7 @@ class Tour:
         return np.where((least <= room) & self._is_open, np.maximum(least, FREE), np.inf)
 
     def best_slot(self, place: int) -> int:
-        """Number of stops before a place where it adds fewest rounds, as the last call of ``added_rounds`` found."""
+        """Index in the route at which a place adds the fewest rounds, by the last call of ``added_rounds``."""
         return int(self._fitting[:, place].argmin())
 
     def insert(self, place: int, slot: int) -> None:
@@ -90,7 +90,7 @@ class Tour:
         return self._in_rounds(self._travel.rounds(self._agent, self._places[self._open_indices], end[None])[:, 0])
 
     def _in_rounds(self, ways: Int[np.ndarray, " a"]) -> PerPlace:
-        """Rounds of ways to or from places: at least one, for the measurement; inf without a way, or if closed."""
+        """Rounds of ways to or from places: at least 1, for the measurement; inf without a way, or if not open."""
         rounds = np.full(len(self._places), np.inf)
         rounds[self._open_indices] = np.where(is_never(ways), np.inf, np.maximum(ways, 1))
         return rounds
@@ -106,19 +106,19 @@ class Gains:
 
     def given(self, candidates: Places, planned: Mask, picks: Sequence[Spot]) -> Float[np.ndarray, " k"]:
         """Gains of measurements, given all ``planned`` way-points and the next measurements of others (``picks``)."""
-        others = np.array([*self.places[planned], *picks])
-        if len(others) > _NEIGHBOURS:
-            squared = ((others - candidates.mean(axis=0)) ** 2).sum(axis=1)
-            others = others[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
+        visits = np.array([*self.places[planned], *picks])
+        if len(visits) > _NEIGHBOURS:
+            squared = ((visits - candidates.mean(axis=0)) ** 2).sum(axis=1)
+            visits = visits[np.sort(np.argsort(squared, kind="stable")[:_NEIGHBOURS])]
         # one cache for all points, as each cache costs the belief a triangular solve
         utility, k, t = self.utility, len(candidates), len(self.utility.targets)
-        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *others[:, None]]))
-        here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
+        cache = self.belief.posterior_cache(np.concatenate([candidates, utility.targets, *visits[:, None]]))
+        here, targets, rows = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
         across, var = cache.cov(here, targets), cache.var[here]
-        if len(others):
-            to_known = cache.cov(known, here)
-            gain = np.linalg.solve(cache.cov(known, known) + utility.noise_variance * np.eye(len(others)), to_known)
-            across, var = across - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, to_known)
+        if len(visits):
+            to_known = cache.cov(rows, here)
+            gain = np.linalg.solve(cache.cov(rows, rows) + utility.noise_variance * np.eye(len(visits)), to_known)
+            across, var = across - gain.T @ cache.cov(rows, targets), var - np.einsum("gk,gk->k", gain, to_known)
         return (across**2 @ utility.weights) / (np.maximum(var, 0.0) + utility.noise_variance)
 
 
@@ -162,7 +162,7 @@ class Pilot:
         return self.on_schedule(tour, free, best)
 
     def free_candidates(self, taken: Collection[bytes]) -> Places:
-        """Candidates of this round without others' measurements."""
+        """Candidates of this round, except locations that others measure."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def on_schedule(self, tour: Tour, free: Places, choose: Callable[[Places], int | None]) -> Spot | None:
@@ -188,7 +188,7 @@ Pick = Callable[[Pilot, Sequence[Spot]], Spot | None]
 
 
 class Legs(NamedTuple):
-    """Next measurements, without abstaining agents, and routes, of a process's own agents; number of exchanges."""
+    """Next measurements (of agents that do not abstain) and routes of a process's own agents; number of exchanges."""
 
     points: Points
     routes: dict[str, Float[np.ndarray, "w d"]]
@@ -196,7 +196,7 @@ class Legs(NamedTuple):
 
 
 def choose_in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, which ``pick`` one after the other; all agents' choices join ``taken``."""
+    """Next measurements of own agents, which ``pick`` sequentially; all agents' choices join ``taken``."""
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:

@@ -136,18 +136,18 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     def _with_ascent(self, situation: Situation, acquisition: Acquisition, explore: Program) -> Program:
         """Program that plans routes until it is time to go for the peak."""
         assert situation.horizon is not None
-        left, explores = max(situation.horizon - situation.round + 1, 1), self.explores(situation, acquisition)
+        horizon, explores = max(situation.horizon - situation.round + 1, 1), self.explores(situation, acquisition)
         step = acquisition.alone(situation)
 
         def steps(view: LocalView, pilots: Mapping[str, Pilot]) -> Steps[Legs]:
-            own: dict[str, Climber] = {}
+            climbers: dict[str, Climber] = {}
             for agent in view.variables:
                 anywhere = {agent: pilots[agent].places}
                 alone = replace(situation, agents=(agent,), candidates=anywhere, prices={})
-                own[agent] = Climber(replace(pilots[agent], horizon=left), acquisition.alone(alone), step)
-            if explores and not (yield from is_due(own, left)):
+                climbers[agent] = Climber(replace(pilots[agent], horizon=horizon), acquisition.alone(alone), step)
+            if explores and not (yield from is_due(climbers, horizon)):
                 return (yield from explore(view, pilots))
-            return (yield from ascent(view, own))
+            return (yield from ascent(view, climbers))
 
         return steps
 
@@ -192,7 +192,7 @@ def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
-    """Mask of places that an agent may plan to measure: not measured, to its knowledge, and likely to succeed."""
+    """Mask of locations that an agent may plan to measure: likely to succeed, and not measured by its knowledge."""
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):

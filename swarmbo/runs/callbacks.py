@@ -78,7 +78,7 @@ def numbers_of(record: RoundRecord) -> dict[str, float]:
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     traffic = agreement_traffic([record]) + record.sharing
-    found: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         "best": None if record.best is None else record.best.mean,
         "recommendation": None if record.recommendation is None else record.recommendation.mean,
         "recommendation_std": None if record.recommendation is None else record.recommendation.std,
@@ -91,7 +91,7 @@ def numbers_of(record: RoundRecord) -> dict[str, float]:
         "messages": traffic.messages,
         "bytes": traffic.bytes,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 class RoundsTable:

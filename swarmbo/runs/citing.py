@@ -31,7 +31,7 @@ def cite(paths: Iterable[Path]) -> Citations:
     """References of all that runs used: swarmbo, and the methods, data and simulators that their settings name.
 
     Args:
-        paths: Run folders. Folders without a logged round and damaged ones are left out, with a note.
+        paths: Run folders. Folders without a logged round and damaged folders are left out, with a note.
 
     Raises:
         RunFolderError: If no folder has a run with a round.

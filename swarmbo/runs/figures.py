@@ -146,12 +146,12 @@ def write_replay(folder: RunFolder, records: Sequence[RoundRecord], path: Path) 
     earlier, frames = [None, *(record.best for record in records[:-1])], list[Any]()
     improved = [record.round for record, best in zip(records, earlier, strict=True) if record.best != best]
     improved = improved or [records[-1].round]  # thinned evenly, with the last of them
-    shown = {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}
+    shown_rounds = {improved[int(i)] for i in np.linspace(0, len(improved) - 1, min(len(improved), _MOST_FRAMES))}
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:
             env.unwrapped.replay(evaluation.location, evaluation.measurement)
-        if record.round in shown:
+        if record.round in shown_rounds:
             frames.append(env.render())
     env.close()
     return style.write_frames(frames, path, _COLOURS) if frames else None

@@ -100,7 +100,7 @@ class RunFolder:
         self._delete(self.path / stored_files.SCENARIO)
 
     def remove_partial_files(self) -> None:
-        """Delete partial files of a killed process, and cut torn lines of the logs."""
+        """Delete partial files of a killed process, and cut incomplete lines off the logs."""
         for file in stored_files.run_files(self.path):
             if file.name.endswith(files.PARTIAL) and file.is_file():
                 self._delete(file)
@@ -214,7 +214,7 @@ class RunFolder:
         return b""
 
     def log(self) -> files.LoggedLines:
-        """Complete lines of the log, without line ends and digests, and their rounds; a torn last line is left out."""
+        """Complete lines of the log, without line ends and digests, and their rounds; not an incomplete last line."""
         log = self.log_before_damage()
         if log.damage is not None:
             raise RunFolderError(log.damage)
@@ -252,7 +252,7 @@ class RunFolder:
         return self._start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
-        """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out."""
+        """Records of a fleet's network, one a round; empty without a fleet. An incomplete last line is left out."""
         lines = self._read(stored_files.NETWORK).splitlines(keepends=True)
         try:
             return [msgspec.json.decode(line, type=NetworkRecord) for line in lines if line.endswith(b"\n")]

@@ -164,7 +164,7 @@ class LedgerRounds:
         path, hint = self._parts.folder.path, self._parts.folder.resume_hint
         logged = self._logged_queries[number - 1]
         got = f"{path}: rounds.jsonl has query {logged} as round {number}, and the ledger {wanted}"
-        return RunFolderError(f"{got}; delete the lines of rounds.jsonl from round {number} on, and {hint}")
+        return RunFolderError(f"{got}; delete round {number} and all later lines of rounds.jsonl, and {hint}")
 
 
 def _told_queries(ledger: Ledger) -> list[str]:

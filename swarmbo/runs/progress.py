@@ -204,7 +204,7 @@ def run_hooks(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: 
         except BaseException as error:
             try:
                 calls.end(False)
-            except Exception as other:  # noqa: BLE001  the first error is the one to be shown
+            except Exception as other:  # noqa: BLE001  the first error is to be shown
                 error.add_note(f"a callback failed at the end: {type(other).__name__}: {other}")
             raise
         with naming_user_code(scenario):

@@ -248,12 +248,12 @@ def export(
         has_rounds = is_run or run.log.records or not is_intact  # a run without rounds may have no world either
         return run.path, is_intact, run.table() if has_rounds else None
 
-    found, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
-    is_whole = not left_out and all(is_intact for _, is_intact, _ in found)
-    left_out += [f"{path}: no round is logged" for path, _, table in found if table is None]
+    readable, left_out = ([tabled(load_run(folder))], []) if is_run else read_each(find_runs([folder]), tabled)
+    is_whole = not left_out and all(is_intact for _, is_intact, _ in readable)
+    left_out += [f"{path}: no round is logged" for path, _, table in readable if table is None]
     for why in left_out:
         warnings.warn(f"{why}; left out", SwarmboWarning, stacklevel=2)
-    tables = {path.resolve().relative_to(root): table for path, _, table in found if table is not None}
+    tables = {path.resolve().relative_to(root): table for path, _, table in readable if table is not None}
     if not tables:
         raise RunFolderError(f"{folder}: no run there has logged a round; wanted at least one")
     names = (os.fsencode(path.as_posix()).decode(errors="backslashreplace") for path in tables)  # in UTF-8

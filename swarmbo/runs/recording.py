@@ -41,13 +41,13 @@ def record_round(
     truth: GroundTruth | None,
     ask: tuple[Query, Event] | None = None,
 ) -> RoundRecord:
-    """Record of a round after the team learned its measurements; ``ask``: query and event, by default the last ones."""
+    """Record of a round after the team learned its measurements; ``ask``: query and event, by default the last."""
     if ask is None:
         query, report, sharing = team.last_query, team.last_report, team.last_sharing
     else:
         query, report, sharing = ask[0], ask[1].report, ask[1].sharing
     world, box = team.world, team.problem.box if team.problem.is_field else None
-    before = {sample.agent: sample.location for sample in previous.samples}
+    earlier_locations = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
         info = infos.get(agent) or {}
@@ -61,7 +61,7 @@ def record_round(
         else:
             target = actions[agent].tolist() if agent in actions else None
         stop = target if box is None or target is None else target[: box.n_dims]  # without the choice to measure
-        place = stop if agent in infos and stop is not None else before.get(agent, stop)
+        place = stop if agent in infos and stop is not None else earlier_locations.get(agent, stop)
         own = Report.of(info, box)
         if not infos and box is not None and query is not None and agent in actions and agent not in query.points:
             own = own._replace(declined=True)
@@ -164,7 +164,7 @@ def _best(best: Recommendation | None, evaluations: Sequence[Evaluation], noise_
 
 
 def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
-    """Joint point of a query and its outcome; None in a field. If a factor failed, so did the sum."""
+    """Joint point of a query and its outcome; None in a field. The sum failed if a factor failed."""
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None

@@ -301,5 +301,5 @@ def _coordinate_text(value: Any, side: float) -> str:
 
 
 def _decimals(side: float) -> int:
-    """Decimals that give at least a hundredth of a side."""
+    """Number of decimals that resolves a hundredth of a box width."""
     return max(0, 3 - math.ceil(math.log10(side)))

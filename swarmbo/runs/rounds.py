@@ -121,7 +121,7 @@ def finish_run(
 
 
 def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Reset a world; one that would end the process is refused."""
+    """Reset a world; a world that would end the process is refused."""
     try:
         returned = env.reset(seed=seed)
     except SystemExit as error:

@@ -106,7 +106,7 @@ def resume(
         got = f"agents of its fleet measured with --measure (see {ELSEWHERE}), but here its environment would simulate"
         raise RunFolderError(f"{path}: {got}; wanted swarmbo.fleet.run.resume_fleet, or `swarmbo resume`")
     if scenario.workers is None and Ledger.is_in(path):
-        got = "clients tell its outcomes, but here its environment would simulate further ones"
+        got = "clients tell its outcomes, but here its environment would simulate further outcomes"
         raise RunFolderError(f"{path}: {got}; {folder.resume_hint}, with the scenario that it began with")
     with run_hooks(scenario, path, on_round, progress=progress) as hooks:
         task = partial(_resume, path, trust)

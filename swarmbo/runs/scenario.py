@@ -61,7 +61,7 @@ class Scenario(Settings, frozen=True):
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
         constraints: Limits between variables of a function, tables of ``kind`` linear, separation or table
             (``swarmbo.problem.constraints``).
-        initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
+        initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have none.
         start: First setting of a function: ``"present"`` as the environment reports it, ``"largest"``, or values.
         step_limit: Largest change of each variable from the best setting: in its unit, or a share such as ``"10%"``. A
             table has these by variable.
@@ -141,8 +141,8 @@ def paths_to(key: str, data: dict[str, Any]) -> list[str]:
 
 def setting_paths(data: dict[str, Any]) -> list[str]:
     """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
-    stated = data.get("environment")
-    environment = stated if isinstance(stated, dict) else {}
+    table = data.get("environment")
+    environment = table if isinstance(table, dict) else {}
     defaults = DEFAULT_KINDS[world.team_kind(environment)]
     paths = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
     paths += [f"{slot}.kind" for slot in SLOTS]
@@ -150,8 +150,8 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
     paths += [f"environment.{key}" for key in world_keys]
     paths += [f"workers.{key}" for key in Workers.__struct_fields__]
     for slot in SLOTS:
-        stated = data.get(slot)
-        kind = stated.get("kind", defaults[slot]) if isinstance(stated, dict) else defaults[slot]
+        table = data.get(slot)
+        kind = table.get("kind", defaults[slot]) if isinstance(table, dict) else defaults[slot]
         if (settings := kinds(slot).get(str(kind))) is not None:
             paths += [f"{slot}.{key}" for key in settings.__struct_fields__]
     nested_tables = {key: part for key, part in environment.items() if isinstance(part, dict)}
@@ -181,12 +181,12 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     user_code = world.user_code_names(filled)
     known_tables: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in user_code]
     for table in known_tables:
-        stated = filled[table]
-        if isinstance(stated, dict):
-            require_known(table, stated.get("kind"), f"$.{table}", world.team_kind(filled["environment"], trust))
-        filled[table] = convert(stated, schema(table), at=f"$.{table}")
-    if isinstance(stated := filled.get("callbacks"), list | tuple):
-        filled["callbacks"] = callback_settings(stated)
+        part = filled[table]
+        if isinstance(part, dict):
+            require_known(table, part.get("kind"), f"$.{table}", world.team_kind(filled["environment"], trust))
+        filled[table] = convert(part, schema(table), at=f"$.{table}")
+    if isinstance(part := filled.get("callbacks"), list | tuple):
+        filled["callbacks"] = callback_settings(part)
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"

@@ -227,7 +227,7 @@ def split_alternatives(text: str) -> list[str]:
             part = ""
             continue
         part += character
-        may_quote = depth or part.strip() == character  # in plain text (a path), quotes and brackets are letters
+        may_quote = depth or part.strip() == character  # in plain text (a path), quotes and brackets are kept
         if quote:
             quote = "" if character == quote else quote
         elif may_quote and character in "\"'":

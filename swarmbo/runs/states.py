@@ -85,7 +85,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
 def write_world(
     folder: RunFolder, scenario: Scenario, team: Team, infos: Infos, truth: GroundTruth | None, labels: Labels
 ) -> None:
-    """Write the world, or check that it equals the one already written."""
+    """Write the world, or check that it equals the world already written."""
     identifier: str = scenario.environment["id"]
     domain = team.world.domain if isinstance(team.world, FunctionWorld) else team.domain
     field = team.world if isinstance(team.world, FieldWorld) else None
@@ -180,7 +180,7 @@ class ScopeInUse(msgspec.Struct, frozen=True):
 
 
 def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
-    """Scopes of the belief after a round, for the next point; empty for the team's own, or a decomposition into one."""
+    """Scopes learned by the belief after a round; empty if they are the team's stated scopes or a single scope."""
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)
@@ -193,13 +193,13 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
-    """Factor graph of ``scopes_in_use`` with the world's owners; None without such scopes."""
+    """Factor graph of ``scopes_in_use`` with the world's owners; None if there are none."""
     scopes = scopes_in_use(record, world)
     return graph_of_groups(_one_factor_graph(world), [scope.variables for scope in scopes]) if scopes else None
 
 
 def _one_factor_graph(world: WorldRecord) -> FactorGraph:
-    """Graph of one factor over the variables of the team's graph, which are those in any factor of the world."""
+    """Graph of one factor over all variables of the world's factors, which are the variables of the team's graph."""
     inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
     variables = tuple(variable for variable in world.variables if world.scopes is None or variable in inside)
     owners = tuple(world.variable_owners[variable] for variable in variables)

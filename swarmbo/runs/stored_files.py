@@ -59,7 +59,7 @@ def require_regular(run: Path) -> None:
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Durations of one round by the wall clock, s."""
+    """Durations of the parts of a round by the wall clock, s."""
 
     round: int
     decide: float

@@ -49,7 +49,7 @@ class Outcome:
 def plan(
     source: AnyPath, n_seeds: int, overrides: Sequence[str] = (), out: AnyPath = "runs", trust: bool = False
 ) -> list[Trial]:
-    """Trials of a sweep, in folders ``out/<name>/<settings>/seed-<seed>``; seeds, from the scenario's on, vary fastest.
+    """Trials of a sweep, in folders ``out/<name>/<settings>/seed-<seed>``; seeds, the scenario's first, vary fastest.
 
     ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing is run.
     """
@@ -69,7 +69,7 @@ def plan(
 
 
 def setting_slug(overrides: Sequence[str]) -> str:
-    """Folder name of settings: ``coordination.kind=max-sum``; ``default`` without any."""
+    """Folder name of settings: ``coordination.kind=max-sum``; ``default`` if there are none."""
     return folder_name(",".join(overrides)) or "default"
 
 

@@ -14,7 +14,7 @@ from swarmbo.records import Evaluation, RoundRecord, Sample
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.states import WorldRecord
 
-Columns = dict[str, list[Any]]  # cells by column, None for missing ones
+Columns = dict[str, list[Any]]  # cells by column, None if missing
 
 _INTEGER_COLUMNS = ("seed", "round")
 _TEXT_COLUMNS = ("run", "scenario", "query", "agent", "factor", "status")

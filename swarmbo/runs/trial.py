@@ -169,7 +169,7 @@ def _measure(scenario: Scenario, sending: Connection, trust: bool) -> None:
     n_first, n_data = _FIRST_DATA + 2 * per_round, _FIRST_DATA
 
     def decision_s(n: int) -> float:
-        """Processor time (s) to learn the last round of n measurements and decide, after a decision without it."""
+        """Processor time (s) to learn the last round of n measurements and decide, after the decision before."""
         nonlocal n_data
         started = 0.0
         for count in (n - per_round, n):

@@ -30,7 +30,7 @@ Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 
 @functools.cache
 def load_plug_ins() -> dict[str, str]:
-    """Let every installed plug-in register its environments, once a process; return the errors of failed ones by name.
+    """Let every installed plug-in register its environments, once a process; return the errors of failed plug-ins.
 
     A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments.
     """
@@ -134,7 +134,7 @@ def naming_user_code(scenario: msgspec.Struct) -> Generator[None]:
 
 
 def _failed_user_code(scenario: msgspec.Struct, error: BaseException) -> str | None:
-    """Innermost function of user code that an exception came through; None without one."""
+    """Innermost function of user code that an exception came through; None if there is none."""
     modules: dict[str, str] = {}
     for at, name in user_code_names(msgspec.structs.asdict(scenario)).items():
         if (file := source_file(load(name, at))) is not None:

@@ -56,17 +56,17 @@ class OutcomeAssembler:
             yield event, self._completed(ledger.query(event.query), event) if event.kind == "tell" else []
 
     def _completed(self, query: Query, event: Event) -> list[Outcome]:
-        problem, told, std = self._problem, event.outcome, event.noise_std
+        problem, outcome, std = self._problem, event.outcome, event.noise_std
         outcomes, stds, point = self._parts.setdefault(query.id, ({}, {}, dict(query.point)))
         # a told point changes only variables of factors without an outcome, as in a team's log
         fixed = {variable for channel in outcomes for variable in problem.graph.scope(channel)}
         point |= {variable: value for variable, value in (event.point or {}).items() if variable not in fixed}
-        if isinstance(told, float) and problem.outcomes == "total":
-            return [Outcome(told, point, outcomes, std)]
+        if isinstance(outcome, float) and problem.outcomes == "total":
+            return [Outcome(outcome, point, outcomes, std)]
         channels = list(query.points) if problem.is_field else problem.channels
-        by_channel = told if isinstance(told, dict) else {} if told is None else {problem.channels[0]: told}
+        by_channel = outcome if isinstance(outcome, dict) else {} if outcome is None else {problem.channels[0]: outcome}
         new: ByChannel = {channel: value for channel, value in by_channel.items() if channel not in outcomes}
-        if event.failed or told is None:
+        if event.failed or outcome is None:
             new |= {channel: None for channel in channels if channel not in outcomes and channel not in new}
         outcomes |= new
         of_channel = std if isinstance(std, dict) else dict.fromkeys(new, std)

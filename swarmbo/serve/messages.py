@@ -218,8 +218,8 @@ def document() -> dict[str, Any]:
 
     body = (400, 401, 408, 413, 422, 503)
     summary = "Tell the outcome of a query; again with the same value changes nothing"
-    told = operation("tell", summary, Told, TellRequest, *body, 404, 409)
-    told["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    tell_operation = operation("tell", summary, Told, TellRequest, *body, 404, 409)
+    tell_operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
     asked = operation("ask", "Query to evaluate, on lease", Asked, AskRequest, *body, 410, 429)
     health = operation("health", "Sign of life", Health, None, 503)
     return {
@@ -233,7 +233,7 @@ def document() -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": {
             "/ask": {"post": asked},
-            "/tell/{id}": {"post": told},
+            "/tell/{id}": {"post": tell_operation},
             "/state": {"get": operation("state", "State of the service", State, None, 401)},
             "/best": {"get": operation("best", "Best outcome and recommendation", Best, None, 401, 503)},
             "/openapi.json": {"get": operation("document", "This document", None, None, 401)},

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR_SIDES = 100.0  # longest sides of the box; farther places are mistakes: swapped coordinates, another unit or origin
+_FAR_SIDES = 100.0  # longest box widths; farther places are mistakes: swapped coordinates, another unit or origin
 _MULTIPLIERS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # odd numbers lose no information
 _SHIFT = np.uint64(29)
 
@@ -75,7 +75,7 @@ class Domain:
         return U
 
     def stretch(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """Derivatives of physical coordinates by those of the unit cube, at points; as if no axis had a grid."""
+        """Derivatives of physical coordinates in those of the unit cube, at points; as if no axis had a grid."""
         return np.broadcast_to(self.high - self.low, X.shape)
 
     @cached_property

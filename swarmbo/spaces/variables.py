@@ -69,7 +69,7 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
         low: Lower bound, in the user's unit.
         high: Upper bound, above it.
         log: True for a logarithmic axis, on which equal ratios are equally far apart; then ``low`` > 0.
-        step: Spacing of its values, from ``low`` on; None: all values between the bounds.
+        step: Spacing of its values, which begin at ``low``; None: all values between the bounds.
 
     Raises:
         ValueError: If bounds are not finite with low < high, or ``high`` is not a value of the grid.
@@ -277,7 +277,7 @@ class MixedDomain(Domain):
         return np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
 
     def stretch(self, X: Points) -> Points:
-        """Derivatives of codes by coordinates of the unit cube, at points; as if no axis had a grid."""
+        """Derivatives of codes in coordinates of the unit cube, at points; as if no axis had a grid."""
         first, last = self._ends
         return (last - first) * np.where(self._is_log, X, 1.0)
 

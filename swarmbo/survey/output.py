@@ -24,12 +24,12 @@ _GPX = "http://www.topografix.com/GPX/1/1"
 
 def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
     """Two panels in the coordinates of the file: expected values, and their standard deviation."""
-    found, samples, coordinates = plan.map, plan.samples, plan.samples.coordinates
-    lattice = Lattice(found.x, found.y, np.isfinite(found.mean))
-    own = coordinates.own(samples.places)
+    grid, samples, coordinates = plan.map, plan.samples, plan.samples.coordinates
+    lattice = Lattice(grid.x, grid.y, np.isfinite(grid.mean))
+    xy = coordinates.own(samples.places)
     # a degree of longitude is shorter than one of latitude
-    aspect = 1.0 if coordinates.unit == "m" else 1.0 / np.cos(np.deg2rad(float(found.y.mean())))
-    true_ratio = np.ptp(found.y) * aspect / np.ptp(found.x)
+    aspect = 1.0 if coordinates.unit == "m" else 1.0 / np.cos(np.deg2rad(float(grid.y.mean())))
+    true_ratio = np.ptp(grid.y) * aspect / np.ptp(grid.x)
     ratio = np.clip(true_ratio, 1.0 / _MOST_LONG, _MOST_LONG)  # a panel of samples on a line would be too narrow
     aspect *= ratio / true_ratio
     with style.applied():
@@ -37,12 +37,12 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         figure = style.new_figure(*size, layout="compressed")
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
         quantity = samples.quantity
-        pictures = ((found.mean, style.MEAN_COLOURS, quantity), (found.std, style.STD_COLOURS, f"std of {quantity}"))
+        pictures = ((grid.mean, style.MEAN_COLOURS, quantity), (grid.std, style.STD_COLOURS, f"std of {quantity}"))
         for ax, (values, colours, label) in zip(panels, pictures, strict=True):
             plot_lattice(ax, lattice, values.ravel(), colours, label=label)
             ax.set(aspect=aspect, xlabel=coordinates.columns[0])
             ax.grid(visible=False)
-            ax.scatter(*own.T, s=11, facecolors="white", edgecolors=style.INK, linewidths=0.6, label="sample", zorder=3)
+            ax.scatter(*xy.T, s=11, facecolors="white", edgecolors=style.INK, linewidths=0.6, label="sample", zorder=3)
             for number, place in enumerate(plan.places):
                 ax.plot(*place.place, "o", ms=13, mfc="white", mec=style.VERMILLION, mew=1.8, zorder=5, clip_on=False)
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
@@ -50,8 +50,8 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
             if coordinates.unit == "degrees" and ratio >= 1.3:  # long labels would overlap
                 ax.tick_params(axis="x", rotation=45)
         handles = panels[0].get_legend_handles_labels()[0]
-        if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):
-            panels[0].contour(found.x, found.y, lattice.image(found.mean.ravel()), levels=[plan.level], **style.LEVEL)
+        if plan.level is not None and np.nanmin(grid.mean) < plan.level < np.nanmax(grid.mean):
+            panels[0].contour(grid.x, grid.y, lattice.image(grid.mean.ravel()), levels=[plan.level], **style.LEVEL)
             handles.append(Line2D([], [], color=style.INK, linewidth=1.8, label=f"level {plan.level:g}"))
         panels[0].set_ylabel(coordinates.columns[1])
         mark: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "white", "mec": style.VERMILLION, "mew": 1.6}
@@ -79,12 +79,12 @@ def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("next.geojson", "next.gpx", "map.tif"):  # files of an earlier plan may not be written again
         (folder / name).unlink(missing_ok=True)
-    found, rows, left_out = plan.map, np.argwhere(np.isfinite(plan.map.mean)), list[str]()
+    grid, rows, left_out = plan.map, np.argwhere(np.isfinite(plan.map.mean)), list[str]()
     columns = {"agent": "agent", "expected": "mean", "std": "std", "distance_m": "distance_m", "why": "why"}
     next_ones = {name: [getattr(place, key) for place in plan.places] for name, key in columns.items()}
-    cells = np.column_stack([found.x[rows[:, 1]], found.y[rows[:, 0]]])
-    shown = (("expected", found.mean), ("std", found.std))
-    tenth = 0.1 * float(np.nanmedian(found.std))  # neighbouring cells differ by less than a standard deviation
+    cells = np.column_stack([grid.x[rows[:, 1]], grid.y[rows[:, 0]]])
+    shown = (("expected", grid.mean), ("std", grid.std))
+    tenth = 0.1 * float(np.nanmedian(grid.std))  # neighbouring cells differ by less than a standard deviation
     map_values = {name: [float(digits(value, tenth, 6)) for value in values[tuple(rows.T)]] for name, values in shown}
     written = [
         _csv(plan, folder / "next.csv", [place.place for place in plan.places], next_ones),

@@ -18,7 +18,7 @@ from swarmbo.survey.samples import Region, Samples
 from swarmbo.team import Team
 
 _CELLS = 120  # number of cells along the longer side of the map
-_CANDIDATES = 2048  # approximate largest number of places from which the next ones are chosen
+_CANDIDATES = 2048  # approximate largest number of places from which the next places are chosen
 _MARGIN = 0.03  # margin around the samples, as a share of the longer side
 _NEAR, _LEAST_NEAR = 1.5, 0.75  # distance of the map's border, in usual distances between samples; least, in cells
 _CLEAR = 0.25  # smallest distance between a sample and a next place, in cells
@@ -131,9 +131,9 @@ def plan_next(
         raise ConfigError(f"got {level} for the aim {aim!r}; {wanted}", at="--level")
     x, y = _axes(samples, area)
     cells = samples.coordinates.metres(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
-    inside = _is_near_samples(samples.places, cells) if area is None else area.holds(cells)
-    inside &= True if avoid is None else ~avoid.holds(cells)
-    free = _candidates(samples, cells, inside, (len(y), len(x)))
+    is_inside = _is_near_samples(samples.places, cells) if area is None else area.holds(cells)
+    is_inside &= True if avoid is None else ~avoid.holds(cells)
+    free = _candidates(samples, cells, is_inside, (len(y), len(x)))
     if len(free) < len(names):
         wanted = "an area" if area is None and avoid is None else "a larger area, smaller regions to avoid"
         raise ConfigError(f"got {len(free)} locations for {len(names)} agents; wanted {wanted}, or fewer agents")
@@ -146,15 +146,15 @@ def plan_next(
     query = team.ask(dict.fromkeys(names, free))
     belief = team.belief
     assert isinstance(belief, ExactGP)
-    chosen = np.array([query.points[name] for name in names])
+    locations = np.array([query.points[name] for name in names])
     if positions is not None:
-        chosen = chosen[linear_sum_assignment(distance.cdist(positions, chosen))[1]]
+        locations = locations[linear_sum_assignment(distance.cdist(positions, locations))[1]]
     mean, variance = np.full((2, len(cells)), np.nan)
-    mean[inside], variance[inside] = belief.posterior(cells[inside])
+    mean[is_inside], variance[is_inside] = belief.posterior(cells[is_inside])
     survey_map = SurveyMap(x, y, mean.reshape(len(y), len(x)), np.sqrt(variance).reshape(len(y), len(x)))
     error, spread = left_out_rmse(belief), float(np.std(samples.values))
     plan = SurveyPlan(samples, survey_map, (), aim, level, error, spread, belief.neglected())
-    return replace(plan, places=_next_places(plan, names, chosen, belief, positions))
+    return replace(plan, places=_next_places(plan, names, locations, belief, positions))
 
 
 def left_out_rmse(belief: ExactGP) -> float | None:
@@ -221,7 +221,7 @@ def _next_places(
 ) -> tuple[NextPlace, ...]:
     mean, variance = belief.posterior(chosen)
     std, coordinates, level = np.sqrt(variance), plan.samples.coordinates, plan.level
-    own, degrees, median_std = coordinates.own(chosen), coordinates.lon_lat(chosen), float(np.nanmedian(plan.map.std))
+    xy, degrees, median_std = coordinates.own(chosen), coordinates.lon_lat(chosen), float(np.nanmedian(plan.map.std))
     threshold = float(plan.samples.values.max()) if level is None else level
     relation = "to exceed the largest sample," if level is None else "to be above"
     out = list[NextPlace]()
@@ -232,5 +232,5 @@ def _next_places(
             why = f"the map is uncertain by {s:.3g} here, by {median_std:.3g} in the median"
         distance_m = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
         lon_lat = None if degrees is None else (float(degrees[i, 0]), float(degrees[i, 1]))
-        out.append(NextPlace(name, (float(own[i, 0]), float(own[i, 1])), lon_lat, m, s, why, distance_m))
+        out.append(NextPlace(name, (float(xy[i, 0]), float(xy[i, 1])), lon_lat, m, s, why, distance_m))
     return tuple(out)

@@ -102,8 +102,8 @@ def read_positions(
     rows = [(line, dict(zip(header, row, strict=True))) for line, row in lines]
     if missing := [column for column in coordinates.columns if column not in header]:
         raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
-    own = np.array([[finite(row[column]) for column in coordinates.columns] for _, row in rows]).reshape(-1, 2)
-    for i, axis in np.argwhere(np.isnan(own))[:1]:
+    xy = np.array([[finite(row[column]) for column in coordinates.columns] for _, row in rows]).reshape(-1, 2)
+    for i, axis in np.argwhere(np.isnan(xy))[:1]:
         (line, row), column = rows[i], coordinates.columns[axis]
         raise ConfigError(f"{name}: line {line}, column {column!r}: got {row[column]!r}; wanted a number", at=at)
     if agents not in (None, len(rows)):
@@ -112,7 +112,7 @@ def read_positions(
     names = tuple(f"agent_{i}" if named is None else row[named] for i, (_, row) in enumerate(rows, start=1))
     if not rows or len(set(names)) < len(names) or not all(names):
         raise ConfigError(f"{name}: got the agents {list(names)}; wanted one row for each, with distinct names", at=at)
-    return names, coordinates.metres(own)
+    return names, coordinates.metres(xy)
 
 
 def read_region(path: str | os.PathLike[str], samples: Samples, at: str) -> "Region":

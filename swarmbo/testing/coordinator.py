@@ -75,12 +75,12 @@ def check_joint_policy(make: Callable[[], Any]) -> None:
         fields: dict[str, Any] = {"graph": graph, "domain": domain, "history": history, "outcomes": "total"}
         fields |= {"links": links, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
         situation = JointSituation(pending=domain.from_unit(rng.random((1, n_variables))), **fields)
-        before = history.X.copy(), history.totals.copy(), situation.pending.copy()
+        copies = history.X.copy(), history.totals.copy(), situation.pending.copy()
         chosen, report = make().decide_joint(situation, Auto())
         point = claim_point(chosen, np.zeros(n_variables), np.ones(n_variables), case)
         _claim_loggable(report, case)
         after = history.X, history.totals, situation.pending
-        claim_equal(after, before, f"{case}: the history", "the one that was given")
+        claim_equal(after, copies, f"{case}: the history", "the one that was given")
         repeated = np.asarray(make().decide_joint(situation, Auto())[0], dtype=float)
         claim_equal(repeated, point, f"{case}: the point for the same history and seed", "the same")
 
@@ -106,7 +106,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
         horizon=9,
         seed=3,
     )
-    before = points.copy(), X.copy()
+    copies = points.copy(), X.copy()
     decision = make().decide(situation, DBGPUCB())
     claim_offers(decision, "points", "report")
     _claim_loggable(decision.report, "decide()")
@@ -115,7 +115,7 @@ def check_field_policy(make: Callable[[], Any]) -> None:
     for agent, point in decision.points.items():
         listed = (candidates[agent] == np.asarray(point)).all(axis=1).any()
         claim(listed, f"decide(): the place of {agent!r}", point, f"one of its candidates, {candidates[agent]}")
-    claim_equal((points, X), before, "decide(): candidates and starts", "those that were given")
+    claim_equal((points, X), copies, "decide(): candidates and starts", "those that were given")
     claim(graphs_equal(links, nx.path_graph(agents)), "decide(): links afterwards", str(links), "those that were given")
     repeated = make().decide(situation, DBGPUCB()).points
     claim_equal(repeated, decision.points, "decide(): the places in the same situation", "the same")
@@ -188,17 +188,17 @@ def _check_choice(
     _claim_loggable(solution.report, case)
     claim_equal(tables, before, f"{case}: the tables", "those that were given")
     sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-    chosen = solution.assignment
-    valid = set(chosen) == set(sizes) and all(0 <= index < sizes[v] for v, index in chosen.items())
-    claim(valid, f"{case}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
+    choice = solution.assignment
+    valid = set(choice) == set(sizes) and all(0 <= index < sizes[v] for v, index in choice.items())
+    claim(valid, f"{case}: the assignment", choice, f"an index for each of {sizes}, less than its size")
 
     def utility(assignment: dict[str, int]) -> float:
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
-    value = utility(chosen)
+    value = utility(choice)
     statement = f"{case}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
     claim_close(solution.value, value, *statement)
-    broken = [f for f in graph.factors if tables[f][tuple(chosen[v] for v in graph.scope(f))] == -np.inf]
+    broken = [f for f in graph.factors if tables[f][tuple(choice[v] for v in graph.scope(f))] == -np.inf]
     violated = list(solution.report.violated)
     claim_equal(violated, broken, f"{case}: factors in report.violated", f"those that are -inf at the choice, {broken}")
     status = solution.report.status
@@ -211,9 +211,9 @@ def _check_choice(
     _check_optimum_claims(solution.report, value, best, case)
     bound = solution.upper_bound
     claim(bound is None or bound >= best - 1e-9, f"{case}: the upper bound", bound, f"None, or at least {best}")
-    claim_equal(make().solve(graph, tables).assignment, chosen, f"{case}: the assignment when asked again", "the same")
+    claim_equal(make().solve(graph, tables).assignment, choice, f"{case}: the assignment when asked again", "the same")
     over_links = make().solve(graph, tables, links)
-    claim_equal(over_links.assignment, chosen, f"{case}: the assignment over links that relay", "the same")
+    claim_equal(over_links.assignment, choice, f"{case}: the assignment over links that relay", "the same")
     if isinstance(make(), TableMethod):
         by_agents = participant.solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
         by_messages = by_agents.assignment, by_agents.value, by_agents.upper_bound

@@ -277,7 +277,7 @@ class FaultyTransport(InProcessTransport):
 
 
 def _first_with_room(full_until: dict[int, int], step: int) -> int:
-    """First step, from ``step`` on, that is not known to be full; long queues are skipped (path compression)."""
+    """First step >= ``step`` that is not known to be full; long queues are skipped (path compression)."""
     passed = list[int]()
     while step in full_until:
         passed.append(step)

@@ -126,20 +126,20 @@ class _Adjacency:
 
     def next_hops(self, start: Any) -> dict[Any, Any]:
         """Next node towards ``start``, for every node that reaches it; nearer nodes first."""
-        found: dict[Any, Any] = {start: None}
+        previous: dict[Any, Any] = {start: None}
         if start not in self._number:
-            return found
+            return previous
         frontier = [self._number[start]]
         unreached = ((1 << len(self._nodes)) - 1) & ~(1 << frontier[0])
         for number in frontier:
             new, node = self._neighbours[number] & unreached, self._nodes[number]
             unreached &= ~new
-            while new:  # from the lowest bit on
+            while new:  # beginning with the lowest bit
                 other = (new & -new).bit_length() - 1
                 new ^= 1 << other
-                found[self._nodes[other]] = node
+                previous[self._nodes[other]] = node
                 frontier.append(other)
-        return found
+        return previous
 
 
 def _adjacency_of(links: "nx.Graph[Any]") -> _Adjacency:

@@ -24,7 +24,7 @@ class FieldWorld(World):
     """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
     ``docs/environments/contract.md`` lists the optional methods of its ``ParallelEnv``. With ``prices()``, agents may
-    abstain: an action then has one more coordinate, from 0 to 1, and an agent measures from 0.5 on.
+    abstain: an action then has one more coordinate, from 0 to 1, and an agent measures if it is >= 0.5.
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
@@ -57,7 +57,7 @@ class FieldWorld(World):
 
     @property
     def level(self) -> float | None:
-        """Watched level; None without one."""
+        """Watched level; None if there is none."""
         level = getattr(self._world, "level", None)
         if level is not None and math.isnan(values.reported_number(level)):
             raise ConfigError(f"got {values.short(level)}; wanted a finite number, or None", at="$.environment.level")
@@ -176,7 +176,7 @@ class WorldTravel:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Measurement of one agent at its stop (NaN if it failed, None without one), and those en route, from its info."""
+    """Measurement of one agent at its stop (NaN if it failed, None if absent), and those en route, by its info."""
     report = Report.of(info, box)
     stops = tuple(
         Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)

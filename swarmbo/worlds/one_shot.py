@@ -30,7 +30,7 @@ class OneShotWorld(FunctionWorld):
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
     action is a variable, ``agent[0]``, ``agent[1]``, …; in a ``Dict``, ``agent[key]``. Discrete actions are choices
     among integers. ``measurement`` is a function of an agent's observation, reward and info; the outcome of its factor
-    is the mean over the steps, and failed if one number is None or not finite. Without scopes, the one outcome is the
+    is the mean over the steps, and failed if one number is None or not finite. Without scopes, the only outcome is the
     total over agents. Agents in no scope act in the middle of their spaces; agents without a scope are not measured.
 
     The environment is reset only by the user's loop. Reset it before every evaluation, with the same seed, if outcomes

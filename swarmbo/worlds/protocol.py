@@ -80,13 +80,13 @@ class Report(NamedTuple):
         """Parse an agent's info; ``box`` is that of the field, None for a function."""
         info = info or {}  # None: the agent reports nothing
         noise, source, failure, sampled = (info.get(key) for key in ("noise_std", "source", "failure", "sampled"))
-        stated, measured = info.get("location"), info.get("measurement")
-        place, outcome = reported_place(stated), reported_number(measured)
-        is_placed, wrong = stated is not None, None
+        location, measured = info.get("location"), info.get("measurement")
+        place, outcome = reported_place(location), reported_number(measured)
+        is_placed, wrong = location is not None, None
         if box is not None:
             place = place if place is not None and place.shape == box.low.shape and box.is_near(place) else None
             if is_placed and place is None:
-                wrong = f"location: got {short(stated)}; wanted {box.n_dims} numbers {box.NEAR}"
+                wrong = f"location: got {short(location)}; wanted {box.n_dims} numbers {box.NEAR}"
                 is_placed, outcome = False, np.nan
         if not is_number(measured):
             wrong = wrong or f"measurement: got {short(measured)}; wanted a number"
@@ -175,7 +175,7 @@ class World(ABC):
 
     @abstractmethod
     def begin(self, infos: Infos) -> News | None:
-        """Abandon an evaluation in progress; return the measurements made at ``env.reset``, None without any."""
+        """Abandon an evaluation in progress; return the measurements made at ``env.reset``, None if none were made."""
 
     def continued_actions(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation of several steps; None if no evaluation is in progress."""

@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import sys
+import tokenize
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +106,14 @@ def nodes(is_read: Callable[[Path], bool] = bool) -> Iterator[ast.AST]:
             yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
+def code_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers and text of the comments, docstrings and messages of a module."""
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                yield from enumerate(token.string.splitlines(), start=token.start[0])
+
+
 def error_messages() -> Iterator[str]:
     """Texts of exceptions and warnings, with CODE in place of inserted values."""
     for node in nodes():
@@ -180,6 +189,41 @@ def found(page: str) -> list[str]:
 @pytest.mark.parametrize("page", [*PAGES, *PROGRAM])
 def test_texts_have_no_listed_words_and_no_long_sentences(page):
     assert not (faults := found(page)), "\n".join(faults)
+
+
+def code_faults(path: Path) -> list[str]:
+    """Unclear phrases in a module, each with a replacement."""
+    return [
+        f"{path}:{number}: '{match[0]}': {phrase['better']}"
+        for number, text in code_texts(path)
+        for phrase in LIST["phrases"]
+        if not path.as_posix().endswith(tuple(phrase.get("allowed", [])))
+        if (match := re.search(phrase["pattern"], text, flags=re.IGNORECASE))
+    ]
+
+
+def test_comments_and_docstrings_have_no_unclear_phrases():
+    paths = sorted([*(ROOT / "swarmbo").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
+    assert not (faults := [fault for path in paths for fault in code_faults(path)]), "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("# derivatives by log lengthscales", "derivatives by"),
+        ('"""Gradient of the mean by the coordinates."""', "Gradient of the mean by"),
+        ("steps = 20  # one try in so many", "so many"),
+        ("# so many factors that rounds are shortened", ""),
+        ("# from order 8 on no table is large enough", "from order 8 on"),
+        ("# from now on, and from 1 to 8 on a grid", ""),
+        ('"""The level; None without one."""', "None without one"),
+        ("# least distance, in sides of the box", "in sides"),
+        ("so_many = derivatives_by", ""),
+    ],
+)
+def test_unclear_phrases_are_found_in_comments_and_docstrings_only(line, shown, tmp_path):
+    (tmp_path / "module.py").write_text(f"{line}\n")
+    assert [fault.split("'")[1] for fault in code_faults(tmp_path / "module.py")] == [shown] * bool(shown)
 
 
 def test_pages_where_a_word_is_allowed_exist():

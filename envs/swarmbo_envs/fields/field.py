@@ -186,7 +186,7 @@ class Bilinear:
 
 
 def _cached(cache: dict[K, T], key: K, make: Callable[[], T]) -> T:
-    """Value of a key, made if it is not among the few latest ones."""
+    """Value of a key, made if it is not among the few latest values."""
     if (value := cache.get(key)) is None:
         for oldest in list(cache)[: 1 - _CACHE_SIZE]:  # other threads may remove them, too
             cache.pop(oldest, None)
@@ -195,7 +195,7 @@ def _cached(cache: dict[K, T], key: K, make: Callable[[], T]) -> T:
 
 
 def separated_sites(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
-    """Random sites, separated by half the side of a site's share of the map, or by less if there is no such choice."""
+    """Random sites, separated by half the side of a site's share of the map, or by less if that is impossible."""
     candidates = sites[rng.permutation(len(sites))]
     separation = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:

@@ -79,7 +79,7 @@ class Kriging:
 
     def __init__(self, sites: Places, values: Values) -> None:
         self._centre = sites.mean(axis=0)
-        # map coordinates are large: differences of centred ones keep their digits
+        # map coordinates are large: differences of centred coordinates keep their digits
         self._sites = sites - self._centre
         self._lengthscales = np.full(2, 1.5 * float(np.median(_distance_to_next(self._sites))))
         factor = cho_factor(kernel_matrix("matern32", self._sites, self._sites, self._lengthscales, 1.0), lower=True)

@@ -150,32 +150,32 @@ def _read(settings: RasterFieldSettings) -> Raster:
 def _missing_cells(settings: RasterFieldSettings, raster: Raster, *, may_have_gaps: bool) -> Marks:
     """Cells of a raster without a value; warns about them, or refuses them."""
     values = raster.values.astype(float)
-    missing = raster.masked | ~np.isfinite(values)
-    reasons = [f"{missing.sum():,} without a number"] if missing.any() else list[str]()
+    voids = raster.masked | ~np.isfinite(values)
+    reasons = [f"{voids.sum():,} without a number"] if voids.any() else list[str]()
     size, stated = values.size, settings.missing
-    marks, doubtful = _marks(values[~missing]) if stated is None else (stated, dict[float, int]())
+    marks, doubtful = _marks(values[~voids]) if stated is None else (stated, dict[float, int]())
     keep = f" ({MARKS[1]} takes all numbers as they are)" if stated is None and marks else ""
     for number in marks:
-        is_marked = ~missing & (values == number)
-        missing = missing | is_marked
+        is_marked = ~voids & (values == number)
+        voids = voids | is_marked
         reasons += [f"{is_marked.sum():,} with {number:.10g}"] if is_marked.any() else []
     path = repr(settings.raster)
     why = "; ".join(reasons) + keep
-    if missing.any() and not may_have_gaps:
-        got = f"got {path} with {missing.sum():,} of {size:,} cells that have no value ({why}); wanted a value in each"
+    if voids.any() and not may_have_gaps:
+        got = f"got {path} with {voids.sum():,} of {size:,} cells that have no value ({why}); wanted a value in each"
         fix = "Cut the raster to cells with values, or fill them; swarmbo/robot_team-v0 keeps robots out of them"
         raise ConfigError(f"{got}. {fix}", at=_AT)
     for number, count in doubtful.items():
         held = f"{_AT}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
         warnings.warn(f"{held}. {doubt(number)}", DataWarning, stacklevel=2)
-    if missing.any():
-        gaps = f"{_AT}: {missing.sum():,} of {size:,} cells of {path} have no value and are no-go"
+    if voids.any():
+        gaps = f"{_AT}: {voids.sum():,} of {size:,} cells of {path} have no value and are no-go"
         warnings.warn(f"{gaps}: {why}", DataWarning, stacklevel=2)
-    return missing
+    return voids
 
 
 def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
-    """Numbers that mark missing values, which occur only at the ends of the value range; counts of doubtful ones."""
+    """Numbers that mark missing values, which occur only at the ends of the value range; counts of doubtful numbers."""
     marks, doubtful = list[float](), dict[float, int]()
     while values.size:
         low, high = float(values.min()), float(values.max())

@@ -97,19 +97,19 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         reports = [report for info in infos.values() for report in (*info.get("on_the_way", ()), info)]
         measured = [report for report in reports if "measurement" in report]
         places = np.array([report["location"] for report in measured]).reshape(-1, 2)
-        before = episode.score
+        earlier_score = episode.score
         if (scorer := self._scorer) is None:
             # best true value measured so far, or in this round if the field changes, minus the maximum
             field = self.field.at(episode.round)
             best = max([field.minimum, *field.value(places).tolist()]) - field.maximum
             is_alone = self.field.change is not None or not episode.round
             episode.score = best if is_alone else max(best, episode.score)
-            return episode.score - before
+            return episode.score - earlier_score
         values, is_later = np.array([report["measurement"] for report in measured]), episode.round > 0
         belief = scorer.updated(episode.knots_mean, episode.knots_covariance, places, values, is_later)
         episode.knots_mean, episode.knots_covariance = belief
         episode.score = scorer.score(episode.knots_mean, episode.round)
-        return episode.score - before
+        return episode.score - earlier_score
 
     @property
     def coordinates(self) -> Coordinates | None:

@@ -146,7 +146,7 @@ class AdditiveFunction:
         return self.factor_values(X).sum(axis=1)
 
     def spread(self) -> float:
-        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 without any."""
+        """Range of finite values over 4,096 quasi-random points, to which relative noise refers; 0 if there is none."""
         points = self.low + sobol(4096, self.n_variables, stream(0, "spread")) * (self.high - self.low)
         try:
             values = self.value(points)
@@ -265,21 +265,21 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     if unknown := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {unknown[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
     low, high, sides, axes = f.low.copy(), f.high.copy(), f.high - f.low, dict[int, _TypedAxis]()
-    known = [] if f.argmax is None else [f.argmax.copy()]
+    optima = [] if f.argmax is None else [f.argmax.copy()]
     for name, table in types.items():
         variable, column, order = variable_of(table, f"$.types.{name}"), f.variables.index(name), None
         if isinstance(variable, Categorical) and not variable.ordered:
             order = tuple(stream(seed, "order of choices", variable=name).permutation(len(variable.values)).tolist())
         axes[column] = _TypedAxis(variable.axis, (float(f.low[column]), float(f.high[column])), order)
         low[column], high[column] = variable.axis.low, variable.axis.high
-        for best in known:
+        for best in optima:
             best[column] = MixedDomain.of([variable]).from_unit((best[[column]] - f.low[column]) / sides[column])[0]
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
         own_axes = {place: axes[column] for place, column in enumerate(scope) if column in axes}
         terms[factor] = partial(_read, term=f.terms[factor], axes=own_axes)
     g = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
-    best = _best(g, {column: own.axis for column, own in axes.items()}, known)
+    best = _best(g, {column: own.axis for column, own in axes.items()}, optima)
     return g if best is None else replace(g, argmax=best, maximum=float(g.value(best[None])[0]))
 
 

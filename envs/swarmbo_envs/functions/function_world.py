@@ -264,7 +264,7 @@ and that did not fail |
         return {agent: self._info(agent, episode.setting[own], noisy, total, error) for agent, own in columns}, true
 
     def _info(self, agent: str, location: Array, noisy: Array, total: float, error: str) -> dict[str, Any]:
-        """Info of an agent from the noisy outcomes of all factors and the noisy total; ``error`` is "" without one."""
+        """Info of an agent from the noisy outcomes of all factors and the noisy total; ``error``: "" if none."""
         info: dict[str, Any] = {"location": location, "cost": 0.0}
         outcome = total
         if self.settings.outcomes == "per-factor":

@@ -32,7 +32,7 @@ def rover(
 ) -> AdditiveFunction:
     """Negative cost of a rover's path on [0, 1]²: one factor, maximum unknown, below 0.
 
-    The variables are coordinates of points, x and y in turn, scaled to [-0.1, 1.1]; the path is their cubic spline. The
+    The variables are coordinates of points, x, y, x, …, scaled to [-0.1, 1.1]; the path is their cubic spline. The
     cost per length is 0.05, and 20 more in any obstacle or outside; missing the start (0.05, 0.05) or the goal (0.95,
     0.95) costs ten times the distance in x and y.
 
@@ -193,10 +193,10 @@ def moved_objects(commands: Float[np.ndarray, "r 7"], starts: Float[np.ndarray, 
     ground = world.CreateStaticBody(position=(0.0, 0.0))
 
     def body(place: Any, angle: float, shape: Any, density: float, friction: float, force: float, torque: float) -> Any:
-        made = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
-        made.CreateFixture(shape=shape, density=density, friction=friction)
-        world.CreateFrictionJoint(bodyA=ground, bodyB=made, maxForce=force, maxTorque=torque, collideConnected=True)
-        return made
+        solid = world.CreateDynamicBody(position=(float(place[0]), float(place[1])), angle=float(angle))
+        solid.CreateFixture(shape=shape, density=density, friction=friction)
+        world.CreateFrictionJoint(bodyA=ground, bodyB=solid, maxForce=force, maxTorque=torque, collideConnected=True)
+        return solid
 
     shapes, box = [b2.b2CircleShape(radius=1.0)], b2.b2PolygonShape(box=(0.3, 1.0))
     if len(starts) == 2:  # the hand of the authors' second program is turned by a quarter turn

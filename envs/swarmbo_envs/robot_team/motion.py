@@ -233,7 +233,7 @@ class Driver:
         for stop in stops:
             offset = stop - position
             time = float(self.planner.straight_times(position[None], stop[None])[0, 0])
-            if not time > 0.0:  # as far as numbers can tell, the robot is there
+            if not time > 0.0:  # up to rounding, the robot is there
                 continue
             course, distance = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
             side = float(np.sign(wrap_angle(course - heading)))

@@ -28,7 +28,7 @@ from swarmbo_envs.simulated_world import Array, Infos, plain
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24
 _GROWING = ("trails", "samples", "on_the_way")  # arrays of an episode that grow from round to round
-# distance between centres in rover lengths, from which on two rovers never touch
+# distance between centres, in rover lengths, at which two rovers never touch
 _LENGTHS_APART = 1.5
 
 

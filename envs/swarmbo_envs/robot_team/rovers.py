@@ -16,7 +16,7 @@ from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Path, Place, Places, Pose
 
 _SHARP = 0.35  # rad: smallest bend of a route at which the rover stops and turns
-_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many rover lengths
+_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least this many rover lengths
 _BRAKES = 1.5  # m/s²: deceleration that a rover plans with
 _CREEPS = 0.15  # share of its speed with which a rover creeps on the last metres
 _THERE = 0.1  # rover lengths from a bend at which the bend counts as reached

@@ -115,7 +115,7 @@ class BatteryLimits:
         return None if self.rules.batteries is None else episode.batteries / np.array(self.rules.batteries)
 
     def rounds_left(self, episode: Episode, robot: int) -> int:
-        """Whole rounds that a robot can drive on its battery; ``NEVER`` without one."""
+        """Whole rounds that a robot can drive on its battery; ``NEVER`` if it has none."""
         # by rounding, a round may last longer than its time; this must not reduce the number of rounds
         left = (episode.batteries[robot] + 2.0 * self._slack(robot)) / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER

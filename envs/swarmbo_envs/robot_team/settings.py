@@ -92,7 +92,7 @@ class RobotTeamSettings(FieldWorldSettings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Settings of robots in a physics engine; None without one."""
+        """Settings of robots in a physics engine; None if there is none."""
         return None
 
     def rules(self) -> Rules:
@@ -146,7 +146,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Settings of robots in a physics engine; None without one."""
+        """Settings of robots in a physics engine; None if there is none."""
         if isinstance(self.physics, PhysicsSettings):
             return self.physics.mujoco
         return MujocoSettings() if self.physics == "mujoco" else None

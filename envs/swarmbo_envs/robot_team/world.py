@@ -26,8 +26,8 @@ _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # width in cells of a passage that is surely open, along an axis and diagonally
 _OPEN = (2.0, 2.0 * np.sqrt(2.0))
 _LOOKED_AT = 32  # sites between which all paths are compared
-_DETOUR = 0.1  # of the map's longer side: a detour that is worth a warning
-_SHARE = 0.05  # of the map: an unreachable share that is worth a warning
+_DETOUR = 0.1  # of the map's longer side: a detour that causes a warning
+_SHARE = 0.05  # of the map: an unreachable share that causes a warning
 
 
 def ground_of_field(
@@ -105,7 +105,7 @@ def measurable(field: Field, ground: Ground, at: str = "$.field") -> Field:
 
 
 def _highest(field: Field, ground: Ground, sites: Places) -> Place:
-    """Best free place of a lattice over the map, then of ever finer ones about the best so far."""
+    """Best free location of a lattice over the map, then of ever finer lattices around the best so far."""
     best, half_size = (field.low + field.high) / 2, (field.high - field.low) / 2
     highest = sites[field.value(sites).argmax()]
     steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
@@ -133,7 +133,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
 
 
 def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> Float[np.ndarray, "robots 2"]:
-    """For each start in turn, the nearest site that is still free."""
+    """For each start, one after another, the nearest site that is still free."""
     free, chosen = np.ones(len(sites), dtype=bool), list[int]()
     for start in starts:
         chosen.append(int(np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf).argmin()))
@@ -142,7 +142,7 @@ def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> 
 
 
 class _Goal(NamedTuple):
-    """Place to which a robot drives: True if it is the requested one, and True if it can be measured there."""
+    """Location to which a robot drives; True if it is the requested location; True if the robot can measure there."""
 
     place: Place
     is_as_requested: bool = True
@@ -213,18 +213,18 @@ class World:
         pose, sites = episode.poses[robot], self.field.sites
         limit = self._fastest[robot] * self.round_time_s * SLACK
         east, north = self._columns - pose[:2, None]
-        near = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
+        indices = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
         if self.spacing is not None:
-            near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
+            indices = indices[self.spacing.is_clear(robot, sites[indices], episode.poses[:, :2])]
         driver, time_s = self.drivers[robot], self.round_time_s * SLACK
         # without batteries the arrival heading has no effect, and the cheaper test suffices
         if driver.is_plain and self.rules.batteries is None:
-            return near[driver.unicycle.is_within(pose, sites[near], time_s)]
-        times, headings = driver.arrivals(pose, sites[near]).T
+            return indices[driver.unicycle.is_within(pose, sites[indices], time_s)]
+        times, headings = driver.arrivals(pose, sites[indices]).T
         possible = times <= time_s
-        there = np.column_stack([sites[near], headings])[possible]
-        possible[possible] = self.battery_limits.can_return(episode, robot, times[possible], there)
-        return near[possible]
+        stops = np.column_stack([sites[indices], headings])[possible]
+        possible[possible] = self.battery_limits.can_return(episode, robot, times[possible], stops)
+        return indices[possible]
 
     def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
@@ -239,7 +239,7 @@ class World:
         limits = self.battery_limits
         must_return = limits.must_return(episode, robot)
         requested = self._goal(episode, robot, place, must_return=must_return)
-        # a path too long for the return is replaced here: from here on, paths are only shortened
+        # a path too long for the return is replaced here: after this, paths are only shortened
         whole, goal = self._planned_path(episode, robot, requested, must_return=must_return)
         is_homeward = self.rules.batteries is not None and bool((goal.place == episode.bases[robot]).all())
         planned = limits.cut_return(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
@@ -262,7 +262,7 @@ class World:
         is_measurable = drive.failure is None and ((is_there and goal.is_open) or not self.field.sites_only)
         info = self.sensors.measure(episode, robot, drive.length_m, is_as_requested, is_measurable)
         if not requested.is_open and drive.failure is None:
-            # on the way to its base, or with no site left, a robot has nothing to measure, and that is no failure
+            # en route to its base, or with no site left, a robot has nothing to measure, and that is no failure
             info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure

@@ -75,7 +75,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         reward: ``task``: an equal share of the increase of ``score``. ``team``: an equal share of the sum of all
-            measurements. ``own``: the agent's measurement, or 0 without one. The agent's cost is subtracted.
+            measurements. ``own``: the agent's measurement, or 0 if there is none. The agent's cost is subtracted.
         worlds: ``fixed``: one for all episodes. ``drawn``: each reset draws another ``gp`` or ``plume`` of the same
             settings, with another seed; ``reset(options={"world": number})`` picks one.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
@@ -147,7 +147,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         return infos, self._rewards(infos, self._score_gain(episode, infos))
 
     def _play_sensor(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
-        """Play one sensor's round: ``action`` has a location, and a number that asks for a sample from 0.5 on."""
+        """Play one sensor's round: ``action`` has a location, and a number that asks for a sample if it is >= 0.5."""
         if action[2] < 0.5 or not self._can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
             return self._info(episode, sensor, None, 0.0)

@@ -168,7 +168,7 @@ class Network:
         """Rates of users without the cap, Mbit/s, and the gradient, per dB, of their sum with weights (m,).
 
         ∂C_u/∂P_j = (W / n_u ln 2) (g_j / received_u - h_j / disturbance_u) with disturbance = Γ (noise + interference),
-        received = disturbance + wanted signal, and the derivatives g_j of received and h_j of disturbance by P_j. The
+        received = disturbance + wanted signal, and the derivatives g_j of received and h_j of disturbance in P_j. The
         powers x are in dBm, so dP_j/dx_j = P_j ln(10) / 10.
         """
         power, (wanted, unwanted), gap = milliwatts(x), self.gains, self.link.gap

@@ -15,7 +15,7 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility, greedy_colouring, levels, settings_at
 
-# from 64 starts on, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
+# with 64 or more starts, topologies of seeds 0 to 19 with full airtime give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
 _MOST_LOSSES = 2**23  # path losses in all climbs together: a larger network gets fewer climbs
 # climbs on smooth surrogates, and ends improved by coordinate search: without and with a largest rate of links
@@ -129,7 +129,7 @@ def _negative_utility(x: Values, network: Network, utility: Utility, sharpness: 
 
 
 def _coordinate_search(network: Network, low: float, high: float, utility: Utility, x: Values, at: int = 0) -> Values:
-    """Coordinate search: set each entry from number ``at`` on to its best level, others fixed, until none improves."""
+    """Coordinate search: set each entry of index >= ``at`` to its best level, others fixed, until none improves."""
     axes, best = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0])
     unchanged, i = 0, at
     while unchanged < len(x) - at:
@@ -239,7 +239,7 @@ class Reference:
     Args:
         point: Joint setting (d,): powers, dBm, and positions of choices.
         value: Noise-free utility, in its unit.
-        evaluations: Joint settings that it tried, the last one included.
+        evaluations: Joint settings that it tried, including the last.
     """
 
     label: str
@@ -267,7 +267,7 @@ def references(
     | ``random`` | best of ``budget`` uniform joint settings |
     | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at \
     which its own users got most; not with channels |
-    | ``greedy`` | access points in turn try each width, channel and level, and keep the one at which the network got \
+    | ``greedy`` | access points, in order, try widths, channels and levels, and keep that at which the network got \
     most |
     | ``colouring`` | with channels only: greedy colouring, all at largest power; see ``greedy_colouring`` |
 

@@ -77,8 +77,8 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     ax.set_title("SINR from the nearest access point (dB)")
     ax.grid(visible=False)
     points, users = topology.access_points, episode.users
-    here, pairs = network.present, np.argwhere(np.triu(world.hears & (network.disturbs + network.disturbs.T > 0)))
-    served = np.stack([users[here], points[network.serving[here]]], axis=1)
+    is_present, pairs = network.present, np.argwhere(np.triu(world.hears & (network.disturbs + network.disturbs.T > 0)))
+    served = np.stack([users[is_present], points[network.serving[is_present]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
         thin: dict[str, Any] = {"linewidths": 0.8, "alpha": 0.7}
@@ -87,10 +87,10 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
             ax.add_collection(lines, autolim=False)
     colours, spectrum = np.array(_colours(world, episode)), world.settings.spectrum
     room = min(1.0, _NUMBERED / len(points))  # many access points get smaller markers
-    own = colours[network.serving[here]]
+    own = colours[network.serving[is_present]]
     edge = "white" if is_small else "none"
-    ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors=edge, linewidths=0.7 * room, zorder=4)
-    ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
+    ax.scatter(*users[is_present].T, s=26 * room, c=own, edgecolors=edge, linewidths=0.7 * room, zorder=4)
+    ax.scatter(*users[~is_present].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
     labels = [f"{power:.0f} dBm" for power in episode.powers]
     if spectrum is not None:

@@ -177,7 +177,7 @@ class SimulationSettings(Settings, frozen=True):
         warm_up_s: Simulated time before ``seconds``; users associate in its first four fifths, then traffic begins. 0.1
             to 100 s.
         run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
-        runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
+        runs: Outcomes are means over this many runs, the first being ``run``, 1 to 1000.
         processes: Concurrent simulators, at most as many as ``runs``, 1 to 256.
         timeout_s: Wall-clock limit of a simulation, 0.1 to 1e6 s; a longer one is a failed outcome.
         user_power_dbm: Transmit power of users, for acknowledgements, -100 to 100 dBm.

@@ -88,7 +88,7 @@ def topology_of(settings: WlanPowerSettings) -> Topology:
 
 
 def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topology:
-    """Draw access points in turn, each in range of at least two earlier ones, so that none is isolated."""
+    """Draw access points one after another, each in range of at least two earlier ones, so that none is isolated."""
     # a location that does not fit is drawn again with its shadowing
     k, area, std = table.access_points, np.array(table.area_m), settings.shadowing_db
     rng = stream(settings.topology_seed, "topology", "access points")
@@ -99,13 +99,13 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
             # hypot, which the radio uses, takes ten times as long
-            apart = cdist(tried, places[:n])
+            gaps_m = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
-            hears = path_loss_db(apart) + shadow <= reach_db
+            hears = path_loss_db(gaps_m) + shadow <= reach_db
             degrees = hears.sum(axis=1)
             full = n_near[:n] >= table.most_heard
             fits = (degrees >= min(2, n)) & (degrees <= table.most_heard) & ~hears[:, full].any(axis=1)
-            fits &= (apart >= table.separation_m).all(axis=1)
+            fits &= (gaps_m >= table.separation_m).all(axis=1)
             if not fits.any():
                 break
             first = int(fits.argmax())
@@ -113,7 +113,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             n_near[n], n_near[:n] = degrees[first], n_near[:n] + hears[first]
             between[n, :n] = between[:n, n] = shadow[first]
         else:
-            # users evenly in discs around the access points in turn; those outside the area move to its edge
+            # users evenly in discs around one access point after another; those outside the area move to its edge
             m, drawn = table.users, stream(settings.topology_seed, "topology", "users")
             away, angle = table.user_radius_m * np.sqrt(drawn.random(m)), 2.0 * np.pi * drawn.random(m)
             offsets = away[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])

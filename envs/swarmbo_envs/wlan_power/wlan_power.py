@@ -165,7 +165,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_world(World.of(structs.replace(self.settings, topology_seed=number)))
 
     def _observed_space(self, n_seen: int) -> Space:
-        """Observation space of an access point that sees the settings of ``n_seen`` ones, its own first."""
+        """Observation space of an access point that sees the settings of ``n_seen`` access points, its own first."""
         n = n_seen if self.slots is None else 1 + self.slots
         low, high = [self._low] * n, [self._high] * n
         if self.settings.observes == "losses":
@@ -180,7 +180,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     @property
     def network(self) -> Network:
-        """Noise-free network as it is now; before any round, the initial one."""
+        """Noise-free network as it is now; before any round, the initial network."""
         if self._episode is None or not self.settings.changes:
             return self._initial
         return self.rules.network(self._episode.users, self._episode.present)
@@ -379,7 +379,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return frame(self.rules, self.network, self._current(), self.max_cycles)
 
     def close(self) -> None:
-        """End the simulators; a step after that starts new ones."""
+        """End the simulators; a step after that starts new simulators."""
         if self.rules.radio is not None:
             self.rules.radio.close()
 

@@ -76,7 +76,7 @@ class World:
 
     @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
-        """Values of each choice that an access point makes beside its power, by name."""
+        """Values of each choice that an access point makes besides its power, by name."""
         spectrum = self.settings.spectrum
         return {} if spectrum is None else spectrum.choices
 

@@ -65,19 +65,19 @@ class Ensemble:
         goes_on = last is not None and data.begins_with(last.data)
         parts = list[EnsemblePart]()
         for index, group in enumerate(groups):
-            own = part_of(data, group, coupled=coupled)
+            part_data = part_of(data, group, coupled=coupled)
             hyper = None if previous is None else previous.parts[index]
             if hyper is None or _is_due(settings, hyper, data):
                 seeds = _seeds(settings, seed, group, len(data))
-                hyper = fit_part(settings, graph, domain, group, own, seeds)
+                hyper = fit_part(settings, graph, domain, group, part_data, seeds)
             if last is not None and goes_on and last.parts[index].hyper is hyper:
                 first, part = len(last.data), last.parts[index]
             else:
                 first = hyper.fitted_at
                 bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
                 scopes = [graph.columns[i] for i in group]
-                part = EnsemblePart.create(hyper, scopes, bases, observed(own.take(slice(first)), domain))
-            parts.append(part.updated(observed(own.take(slice(first, None)), domain)))
+                part = EnsemblePart.create(hyper, scopes, bases, observed(part_data.take(slice(first)), domain))
+            parts.append(part.updated(observed(part_data.take(slice(first, None)), domain)))
         hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
         return cls(settings, graph, domain, hypers, tuple(parts), data)
 

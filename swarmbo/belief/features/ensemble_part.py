@@ -26,7 +26,7 @@ Square = Float[np.ndarray, "t t"]
 
 
 def part_of(data: Dataset, factors: Sequence[int], *, coupled: bool) -> Dataset:
-    """Outcomes of some factors, numbered within these; totals only if ``coupled``."""
+    """Data of some factors, which are renumbered from 0; totals only if ``coupled``."""
     totals = data.totals if coupled else np.full(len(data), np.nan)
     noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     return Dataset(data.X, totals, data.factors[:, list(factors)], noise_std=noise)
@@ -204,8 +204,8 @@ def _fitted_shapes(
     settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Dataset
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
     """Fitted hyper-parameters, for members whose lengthscales and factors' shares of the variance are fitted."""
-    own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
-    columns = [graph.column_of[variable] for variable in own.variables]
+    part_graph = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
+    columns = [graph.column_of[variable] for variable in part_graph.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
     out = dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]()
     for kernel, length in dictionary(settings):
@@ -217,7 +217,7 @@ def _fitted_shapes(
                 noise_log_std=settings.noise_log_std,
                 noise_floor=settings.noise_floor,
             )
-            belief = AdditiveGP.create(prior, own, box)
+            belief = AdditiveGP.create(prior, part_graph, box)
             variance = data.known_noise**2
             belief = belief.update(X, totals=data.totals, factors=data.factors, noise_variance=variance)
             out[kernel, length] = belief.fit(stream(0, "no random starts")).hyperparameters

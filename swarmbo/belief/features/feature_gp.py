@@ -71,7 +71,7 @@ class Information:
 
     @classmethod
     def none(cls, n_features: int) -> "Information":
-        """Information about ``n_features`` weights without any outcome."""
+        """Information about ``n_features`` weights from no outcome."""
         return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
 
     @classmethod

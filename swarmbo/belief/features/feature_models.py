@@ -31,7 +31,7 @@ Outcomes = Float[np.ndarray, "M t"]
 
 class _Store:
     """Append-only rows, shared between models; before a model appends, it copies them if another one has appended.
-    ``packed`` holds rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
+    ``packed`` holds rows 0 … i of L consecutively, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
     def __init__(self, M: int, capacity: int, p: int) -> None:
@@ -55,7 +55,7 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending`` pending ones."""
+    """M immutable models of ``n_rows`` data (or rows that replace them), then ``n_pending`` pending data."""
 
     noise: PerModel
     n_rows: int

@@ -54,9 +54,9 @@ class FusedBelief(Delegating):
     Used as one belief, it is the belief of its representative: the first of the agents with the most measurements.
 
     An agent fits hyper-parameters to all raw measurements that it has, and proposes them, once the number has grown by
-    a factor since the present proposal, or as soon as outcomes first differ. It first waits as many exchanges as there
-    are known agents with earlier names. So the first agent leads in each connected part of a team, and the next one if
-    it fails; if several agents propose, one proposal wins everywhere.
+    a factor since the present proposal, or as soon as outcomes first differ. Agents propose in the order of their
+    names: an agent waits one exchange for each known agent with an earlier name. So the first agent of each connected
+    part proposes, and the next agent if it fails; if several agents propose, one proposal wins everywhere.
 
     An ``Agent`` holds the belief of one agent (``held``), adds its own measurements, and exchanges messages itself.
     Faults of the ``transport`` add to the losses of the settings.

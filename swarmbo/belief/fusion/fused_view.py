@@ -84,7 +84,7 @@ class FusedView(ABC):
     @property
     @abstractmethod
     def reached(self) -> dict[str, float]:
-        """Number of measurements in its belief by agent, its own among them; agents without any are left out."""
+        """Number of measurements in its belief by agent, its own among them; agents without data are left out."""
 
     @property
     def knowledge(self) -> Hashable | None:
@@ -250,7 +250,7 @@ def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
 
 
 def are_numbers(content: bytes, count: int | None = None) -> bool:
-    """True if bytes are ``count`` (None: any number of) float64 numbers, finite and without absurdly large ones."""
+    """True if bytes are ``count`` (None: any number of) float64 numbers, finite and not absurdly large."""
     if len(content) % 8 or (count is not None and len(content) != 8 * count):
         return False
     return bool((np.abs(unpacked_bytes(content)) <= _HUGE).all())

@@ -53,7 +53,7 @@ class _Log:
         return len(self.rows)
 
     def entry(self, has: int) -> bytes:
-        """Entry for a recipient that has the first ``has`` measurements: the later ones."""
+        """Entry with the measurements after the first ``has``, which the recipient has."""
         if has not in self._entries:
             self._entries[has] = _packed(self.rows[has:])
         return self._entries[has]
@@ -214,7 +214,7 @@ class MeasurementFlooding(FusedView):
         return self._peers[name]
 
     def _authors_lacked(self, peer: _Peer) -> list[str]:
-        """Authors of whom a neighbour lacks measurements; until its numbers are known, at most this agent itself."""
+        """Authors whose measurements a neighbour lacks; until its numbers are known, at most this agent itself."""
         known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
         return [author for author in known if self._counts.get(author, 0) > peer.differs[author]]
 

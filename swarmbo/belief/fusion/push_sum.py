@@ -44,7 +44,7 @@ class _Body(msgspec.Struct, array_like=True):
     number: int  # of this message
     heard: int  # number of the last message from the other end
     own: int  # number of this end's session
-    theirs: int  # number of the other end's session, as far as known
+    theirs: int  # number of the other end's session, if known
     hears: bool  # True if messages from the other end arrive
     given: bytes  # vector of the mass given; empty for none
     tally: dict[str, float]  # of the mass given

@@ -249,7 +249,7 @@ class AdditiveGP(AdditivePosterior):
         return self._fitted(fit_together([self], [rng], [warm])[0])
 
     def with_units(self, rng: np.random.Generator) -> "AdditiveGP":
-        """Belief with a fit of the factors whose outcomes vary now but not at the last fit; unchanged without any."""
+        """Belief with a fit of the factors whose outcomes vary now but not at the last fit, if there are any."""
         current, unknown = self.hyperparameters, np.flatnonzero(np.array(self.hyperparameters.scales) == 1.0)
         if not self._has_totals:
             unknown = unknown[np.isfinite(self.factors[:, unknown]).any(axis=0)]

@@ -148,7 +148,7 @@ def draw_posterior(
     draws = [draw_prior(rngs[f], hyper, i, n_features) for i, f in enumerate(graph.factors)]
     values = [_at_data(conditioned, i, draw) for i, draw in enumerate(draws)]
     for i, data in enumerate(conditioned.part_data):
-        s = int((~np.isnan(data.outcome)).sum())  # pending outcomes, the last ones, equal the draw and change nothing
+        s = int((~np.isnan(data.outcome)).sum())  # pending outcomes, which are last, equal the draw and change nothing
         values_there = np.sum(values, axis=0) if conditioned.is_coupled else values[i]
         rng = noise_rng if conditioned.is_coupled else rngs[graph.factors[i]]
         noisy = values_there[:s] + np.sqrt(data.noise_variances(hyper)[:s]) * rng.standard_normal(s)

@@ -198,7 +198,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
-        """Kernel and priors of each factor; equal ones are the same object."""
+        """Kernel and priors of each factor; factors with equal settings share one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
         usual = FactorForm(self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
         priors = [self.factors.get(factor, _NO_SETTINGS) for factor in factors]
@@ -241,17 +241,17 @@ def given_physical(
 ) -> tuple[AdditiveGPSettings, AdditiveHyperparameters]:
     """Settings and hyper-parameters from physical values, as in ``AdditiveGP``; ``time`` is the median for a fit."""
     lengths, k = plain(_each("lengthscale", lengthscale, graph.variables)), len(graph.factors)
-    own = convert(plain(values) | {"lengthscale": lengths[0]}, _Given)
+    prior = convert(plain(values) | {"lengthscale": lengths[0]}, _Given)
     for name, length in zip(graph.variables, lengths, strict=True):
         convert(length, Positive, f"$.lengthscale[{name!r}]")
     share = dict(zip(graph.variables, (np.array(lengths) / (domain.high - domain.low)).tolist(), strict=True))
-    variances, time = (own.outputscale, own.noise_variance), own.time
+    variances, time = (prior.outputscale, prior.noise_variance), prior.time
     factors = (
-        FactorHyperparameters(own.kernel, tuple(share[name] for name in scope), *variances, own.mean / k, 1.0, time)
+        FactorHyperparameters(prior.kernel, tuple(share[name] for name in scope), *variances, prior.mean / k, 1.0, time)
         for scope in graph.scopes
     )
     axis = None if time is None else TimeAxis(time.kernel, time.lengthscale)
-    return AdditiveGPSettings(kernel=own.kernel, time=axis), AdditiveHyperparameters.of(factors, own.noise_variance)
+    return AdditiveGPSettings(kernel=prior.kernel, time=axis), AdditiveHyperparameters.of(factors, prior.noise_variance)
 
 
 def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T]:

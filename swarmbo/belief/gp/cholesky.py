@@ -124,7 +124,7 @@ class BlockRows:
         return np.array([block.ctypes.data for block in self.blocks], dtype=np.uint64)
 
     def put(self, matrices: Int[np.ndarray, " g"], squares: Float[np.ndarray, "g T T"], first: int = 0) -> None:
-        """Write rows of some matrices, from the block of row ``first`` on."""
+        """Write rows of some matrices, beginning with the block of row ``first``."""
         T = squares.shape[1]
         for b in range(first // ROWS, -(-T // ROWS)):
             start, end = ROWS * b, min(ROWS * (b + 1), T)
@@ -201,7 +201,7 @@ class Factorised:
         return Factorised(L, expected, whitened, alpha, jitter, inverse)
 
     def solve(self, residual: Float[np.ndarray, " s"]) -> Vector:
-        """K⁻¹ times other residuals of the s known observations, which are the first; 0 for pending ones."""
+        """K⁻¹ times other residuals of the s known observations, which are the first; 0 for pending observations."""
         s = len(residual)
         known = np.asfortranarray(self.L[:s, :s])
         alpha = np.zeros(len(self.residual))

@@ -1,6 +1,6 @@
 """Inverses of Cholesky factors that grow row by row, and drawn functions. Import it late: numba is slow to load.
 
-With k the covariances of an observation with all earlier ones, v = L⁻¹ k and s its own variance, noise included,
+With k the covariances of an observation with all before it, v = L⁻¹ k and s its own variance, noise included,
 
     pivot² = s - |v|²,        new row of L⁻¹ = (-vᵀ L⁻¹, 1) / pivot
 
@@ -123,7 +123,7 @@ def put_waves(
     gradient: Float[np.ndarray, "g m a"],
     work: Float[np.ndarray, "2 D"],
 ) -> None:
-    """Put sums of sines and cosines, and gradients by the first a of c coordinates, to 2e-9. Loops do not branch."""
+    """Put sums of sines and cosines, and gradients in the first a of c coordinates, to 2e-9. Loops do not branch."""
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]
     phase, slope = work[0], work[1]

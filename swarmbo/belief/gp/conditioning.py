@@ -1,7 +1,7 @@
 """Posteriors given factorised data: of single latents, and of a channel at a fixed set of points.
 
 Totals couple all latents: one covariance matrix of all observations, with one Cholesky factor. A field, which has one
-latent, has such a matrix, too. Without totals, several latents are independent: a stack of small matrices.
+latent, has one matrix too. Without totals, several latents are independent: a stack of small matrices.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class OneMatrix:
         return np.array([self.whole.log_density()])
 
     def solve(self, part: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
-        """K⁻¹ r for other residuals r (s,) of the s known observations; 0 for pending ones."""
+        """K⁻¹ r for other residuals r (s,) of the s known observations; 0 for pending observations."""
         return self.whole.solve(residual)
 
     def __getitem__(self, part: int) -> Factorised:
@@ -133,7 +133,7 @@ class Conditioned:
         return [self.data] if self.is_coupled else self.data.by_factor(len(self.scopes))
 
     def extended(self, new: Observations) -> "Conditioned":
-        """Posterior with more observations, all known or all pending, in time quadratic in the number of old ones."""
+        """Posterior with more observations, all known or all pending, in time quadratic in their earlier number."""
         if not len(new):
             return self
         data = self.data.then(new)

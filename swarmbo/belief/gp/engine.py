@@ -36,7 +36,7 @@ Column = Float[np.ndarray, " n"]
 class ChannelGP(SpatialGP):
     """Immutable belief about channels: methods that learn return a new belief. Joint predictions are of ``channel``.
 
-    An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if the fitted one is used.
+    An outcome is NaN if it was not observed. A noise variance (the total's is first) is NaN if it is fitted.
     ``pending`` points are conditioned on without an outcome; ``awaited`` marks the factors whose outcomes are pending.
     If all factors of a point are pending, ``outcomes`` is the form of their outcomes: a total, or one per factor.
 
@@ -201,7 +201,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def _next_base(self) -> Conditioned | None:
-        """Posterior that later beliefs extend by more data; None without any, or with tiles."""
+        """Posterior that later beliefs extend by more data; None if there are no data, or with tiles."""
         return self._on_data if len(self.points) and not self.is_tiled else None
 
     @property
@@ -221,7 +221,7 @@ class ChannelGP(SpatialGP):
         return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
 
     def _with_pending(self, points: Table, rounds: Column, awaited: Bool[np.ndarray, "n k"]) -> Self:
-        """Belief with more pending points; it extends the posterior, unless totals ahead couple latents anew."""
+        """Belief with more pending points; it extends the posterior, unless pending totals newly couple the latents."""
         if not len(points):
             return self
         new = {"pending": points, "pending_rounds": rounds, "awaited": awaited}

@@ -5,8 +5,8 @@ their sum. Constant means are profiled: at every theta they take their generalis
 the evidence; by the envelope theorem, the gradient is then the gradient at fixed means.
 
 Matrices are stored as their pairs below the diagonal. A first compiled pass adds up the covariances of all factors.
-Once the derivative of the evidence by each pair is known, a second pass computes derivatives by the hyper-parameters
-of each factor. If groups of factors have common hyper-parameters, sums of correlations for each group are enough.
+Once the derivative of the evidence with respect to each covariance is known, a second pass computes derivatives with
+respect to each factor's hyper-parameters. If groups of factors share hyper-parameters, sums for each group are enough.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _column(
     near: Vector,
     slope: Vector,
 ) -> None:
-    """Covariances of a factor between an outcome and all later ones, and slopes; 0 for outcomes without the factor."""
+    """Covariances and slopes of a factor between an outcome and all later ones; 0 for outcomes without the factor."""
     n = len(holds) - 1 - column
     if kernel >= GIVEN:
         for i in range(n):
@@ -106,7 +106,7 @@ def add_covariances(
     """Add the covariances of all factors to ``pairs`` of outcomes, those with the first outcome first. Coordinates in
     ``X`` are in lengthscales; those of factor f end before row ``ends[f]``. A user's kernel has the code ``GIVEN`` plus
     its index in ``given``. Each factor's covariances and slopes are put into ``kept`` unless it is empty. Derivatives
-    of the pairs by a common log lengthscale are added to ``gains`` unless it is empty, as it must be for ``GIVEN``.
+    with respect to a common log lengthscale are added to ``gains`` unless it is empty, as it must be for ``GIVEN``.
     """
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
@@ -147,7 +147,7 @@ def put_derivatives(
     by_output: PerFactor,
     by_length: Float[np.ndarray, " d"],
 ) -> None:
-    """Derivatives of the sum of all covariances with weights ``W``, by log outputscales and log lengthscales."""
+    """Derivatives of the sum of all covariances with weights ``W``, in log outputscales and log lengthscales."""
     t, first = X.shape[1], 0
     squares, near, slope = work[0], work[1], work[2]
     for f in range(len(ends)):
@@ -232,10 +232,10 @@ class LogPosterior:
         if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
             latents = np.arange(k) if prior.ties is None else prior.ties.latents
             for group in range(len(prior.sizes)):
-                own = np.flatnonzero(latents == group).tolist()
-                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in own])
-                sizes = np.cumsum([len(scopes[i]) for i in own])
-                self._groups.append((own, sizes, places, self._holds[own]))
+                members = np.flatnonzero(latents == group).tolist()
+                places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in members])
+                sizes = np.cumsum([len(scopes[i]) for i in members])
+                self._groups.append((members, sizes, places, self._holds[members]))
         is_plain = channel is None and prior.time_kernel is None and prior.ties is None and len(set(kernels)) == 1
         is_plain &= k * t**2 < MOST_PAIRS
         self._stacked: tuple[Any, ...] | None = None
@@ -283,7 +283,7 @@ class LogPosterior:
         return _least_squares(design, whitened)
 
     def _evaluated(self, theta: Theta) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
-        """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
+        """Log evidence, its gradient in the logarithms of hyper-parameters, and the mean, by ``stack_evaluation``."""
         if self._stacked is None:
             return None
         logs = np.log(np.concatenate(self.prior.unpack(theta)))[None]
@@ -296,7 +296,7 @@ class LogPosterior:
         return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _time_correlation(self, theta: Theta) -> tuple[Pairs | None, Pairs | None]:
-        """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
+        """Correlation of the pairs over time, and its derivative with respect to the log time lengthscale."""
         if (time := self.prior.time_correlation(theta)) is None:
             return None, None
         r = self._rounds_between / time.lengthscale
@@ -328,8 +328,8 @@ class LogPosterior:
         if self._groups:
             return pairs, parts
         given = np.zeros((len(self._by_latent), 2, len(pairs)))
-        for place, i in enumerate(self._by_latent):
-            given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
+        for row, i in enumerate(self._by_latent):
+            given[row] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
         fixed = self._codes, self._ends, X, outputscales, self._holds, given, work
         add_covariances(*fixed, self._cache, pairs, np.zeros(0))
         if len(self._cache):
@@ -338,7 +338,7 @@ class LogPosterior:
         return pairs, fixed
 
     def _derivatives(self, outputscales: PerFactor, parts: Any, W: Pairs) -> tuple[PerFactor, Float[np.ndarray, " d"]]:
-        """Derivatives of the weighted sum of covariances by outputscales, and by the logarithms of lengthscales."""
+        """Derivatives of the weighted sum of covariances in outputscales, and in the logarithms of lengthscales."""
         by_output, by_length = np.zeros(len(outputscales)), np.zeros(len(self._U))
         if not self._groups:
             put_derivatives(*parts, W, by_output, by_length)

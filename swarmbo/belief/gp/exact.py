@@ -302,11 +302,11 @@ class ExactGP(ChannelGP, spatial.FieldGP):
         belief = cls._empty(settings, domain, hyperparameters)._with(**saved)
         if belief.is_tiled:
             return belief
-        data, L, given = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
+        data, L, conditioned = belief.observations, np.array(arrays["L_0"], dtype=float, order="F"), None
         own = np.asfortranarray(L[: len(data), : len(data)])
         known = Factorised.restored(own, None, data.residuals(belief.channels), plain["jitters"][0])
         base = conditioning.Conditioned(belief.channels, belief.scopes, data, conditioning.OneMatrix(known), belief.now)
         if (jitters := plain["jitters_pending"]) is not None:
             whole = conditioning.OneMatrix(known.awaiting(L, None, jitters[0]))
-            given = replace(base, data=data.then(belief.ahead), parts=whole)
-        return belief._with(base=base, given=given)
+            conditioned = replace(base, data=data.then(belief.ahead), parts=whole)
+        return belief._with(base=base, given=conditioned)

@@ -113,7 +113,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fit several beliefs (sums with totals, or factors with own outcomes); no bit of a fit depends on the others."""
+    """Fit several beliefs (sums with totals, or factors with own outcomes); the fits are independent."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
@@ -176,7 +176,7 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of several ``is_stackable`` sums given totals, fitted side by side."""
+    """Maximum a-posteriori hyper-parameters of several ``is_stackable`` sums given totals, fitted in parallel."""
     units_of = [units(belief.totals, belief.factors) for belief in beliefs]
     priors = [_joint_prior(belief.settings, belief.graph, is_mixed=False) for belief in beliefs]
     thetas, constants = [prior.centre for prior in priors], [offsets for offsets, _, _ in units_of]
@@ -192,12 +192,12 @@ def fit_sums(
             by_form.setdefault(form, []).append((problem, subset))
     for (t, _, _, kernel, _), similar in by_form.items():
         problems, subsets = [problem for problem, _ in similar], [subset for _, subset in similar if subset is not None]
-        max_iterations = beliefs[problems[0].place[0]].settings.max_iterations
+        max_iterations = beliefs[problems[0].key[0]].settings.max_iterations
         options: dict[str, Any] = {"from_all": True}
         if t >= _SUBSET_FROM:
             options = {"subset": np.array(subsets) if subsets else None}
         for problem, theta, mean in zip(problems, *maximised(problems, kernel, max_iterations, **options), strict=True):
-            fit, _ = problem.place
+            fit, _ = problem.key
             thetas[fit], constants[fit] = theta, constants[fit] + problem.scale * mean / len(constants[fit])
     return [
         _joint_hyperparameters(belief.settings, belief.graph, belief.observations, prior, theta, own, scales)

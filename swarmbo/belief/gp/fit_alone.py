@@ -1,4 +1,4 @@
-"""Fits of factors with their own outcomes: independent problems, searched side by side from several starts."""
+"""Fits of factors with their own outcomes: independent problems, searched in parallel from several starts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_fit import Evaluated, StackedLogPosterior
 
 _COARSE: Any = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # find the same maxima with a third fewer steps
-_AT_ONCE = 1024  # factors that are searched side by side
+_AT_ONCE = 1024  # factors that are searched in parallel
 _SUBSET = 32  # smallest subset, of 64 outcomes or more, for a coarse search, which takes a tenth of the time
 Thetas = Float[np.ndarray, "_b p"]
 Rows = Int[np.ndarray, "_g m"] | slice
@@ -25,7 +25,7 @@ Rows = Int[np.ndarray, "_g m"] | slice
 class Problem(NamedTuple):
     """One search, for a factor or a sum. If it ``is_warm``, the first start is the optimum of an earlier fit."""
 
-    place: tuple[int, int]  # number of the fit, and of the factor in it
+    key: tuple[int, int]  # index of the fit, and of the factor in it
     prior: HyperparameterPrior
     data: observations.Observations
     columns: Sequence[int]
@@ -40,7 +40,7 @@ def fit_alone(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side."""
+    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits in parallel."""
     settings, scopes, factors = beliefs[0].settings, beliefs[0].scopes, beliefs[0].graph.factors
     forms, prior_of = settings.of_factors(factors), dict[tuple[object, int], HyperparameterPrior]()
     priors, by_form = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[Problem]]()
@@ -55,13 +55,13 @@ def fit_alone(
         for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
             size, scale = len(scopes[i]), float(scales[i])
             # drawn in any case: a factor's draws must not depend on whether the outcomes of another vary
-            drawn = [prior.sample(rng) for _ in range(settings.restarts)]
+            draws = [prior.sample(rng) for _ in range(settings.restarts)]
             if observations.standardisation(own.outcome)[2]:
                 start = None  # an earlier fit to outcomes that did not differ has an arbitrary unit, and is not used
                 is_alike = earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size
                 if earlier is not None and is_alike and earlier.scales[i] != 1.0:
                     start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
-                starts, is_warm = starting_thetas(prior, drawn, start), start is not None
+                starts, is_warm = starting_thetas(prior, draws, start), start is not None
                 problem = Problem((fit, i), prior, own, scopes[i], float(offsets[i]), scale, starts, is_warm)
                 by_form.setdefault((len(own), size, form.kernel, is_warm), []).append(problem)
     results = dict[tuple[int, int], tuple[Theta, float]]()
@@ -69,7 +69,7 @@ def fit_alone(
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             thetas, means = maximised(group, kernel, settings.max_iterations)
-            results |= {own.place: (theta, float(mean)) for own, theta, mean in zip(group, thetas, means, strict=True)}
+            results |= {own.key: (theta, float(mean)) for own, theta, mean in zip(group, thetas, means, strict=True)}
     fitted = list[AdditiveHyperparameters]()
     for fit, ((offsets, scales), outcomes) in enumerate(zip(units_of, by_fit, strict=True)):
         own = list[FactorHyperparameters]()
@@ -102,7 +102,7 @@ def maximised(
 def _noisy_optima(
     problems: Sequence[Problem], kernel: KernelName, theta: Thetas, value: Float[np.ndarray, " g"], max_iterations: int
 ) -> dict[int, tuple[Theta, float]]:
-    """Theta and mean of the problems that much noise explains clearly better than the optima found, by index."""
+    """Theta and mean, by index, of problems that a start with much noise explains clearly better than the optima."""
     from swarmbo.belief.gp.stack_fit import maximise_stacked  # late: numba is slow to load
 
     is_unknown = [np.isnan(problem.data.noise).any() for problem in problems]
@@ -111,14 +111,14 @@ def _noisy_optima(
     if not noisy:
         return {}
     log_posterior = _log_posterior([problems[i] for i, *_ in noisy], [prior for _, prior, _ in noisy], kernel)
-    starts, found = np.array([start for *_, start in noisy]), value[[i for i, *_ in noisy]]
+    starts, earlier_values = np.array([start for *_, start in noisy]), value[[i for i, *_ in noisy]]
     evaluated = log_posterior(starts, np.arange(len(noisy)))
-    open_ones = np.flatnonzero(evaluated.value > found - WITHIN * log_posterior.z.shape[1])
+    open_ones = np.flatnonzero(evaluated.value > earlier_values - WITHIN * log_posterior.z.shape[1])
     if not len(open_ones):
         return {}
     options: Any = {"evaluated": evaluated.take(open_ones), **_COARSE}
     thetas, values, means = maximise_stacked(log_posterior, starts[open_ones], open_ones, max_iterations, **options)
-    better = np.flatnonzero(values > found[open_ones] + CLEAR_LEAD)
+    better = np.flatnonzero(values > earlier_values[open_ones] + CLEAR_LEAD)
     return {noisy[open_ones[n]][0]: (thetas[n], float(means[n])) for n in better}
 
 
@@ -175,15 +175,15 @@ def _coarse_search(
     """Ends of the coarse search from which the search with all outcomes continues, their latents, and evaluation."""
     from swarmbo.belief.gp.stack_fit import is_duplicate, maximise_stacked  # late: numba is slow to load
 
-    g, apart = len(log_posterior.z), _COARSE["apart"]
+    g, gap = len(log_posterior.z), _COARSE["apart"]
     own = starts.reshape(g, -1, starts.shape[1])
     n_known = int(is_warm and not from_all and own.shape[1] > 1)
     tried, which = own[:, n_known:].reshape(-1, starts.shape[1]), np.repeat(np.arange(g), own.shape[1] - n_known)
     thetas, value, _ = maximise_stacked(log_posterior.on_subset(rows), tried, which, max_iterations, **_COARSE)
     ends = thetas.reshape(g, -1, own.shape[2])
-    is_new = ~is_duplicate(thetas, value, ends.shape[1], apart).reshape(g, -1)
+    is_new = ~is_duplicate(thetas, value, ends.shape[1], gap).reshape(g, -1)
     if n_known:
-        is_new &= (np.abs(ends - own[:, :1]) >= apart).any(axis=2)
+        is_new &= (np.abs(ends - own[:, :1]) >= gap).any(axis=2)
     if is_warm:
         is_new = np.concatenate([np.ones((g, 1), dtype=bool), is_new], axis=1)
         ends = np.concatenate([own[:, :1], ends], axis=1)

@@ -24,7 +24,7 @@ class TimeAxis(KernelSettings, frozen=True):
 
     Args:
         kernel: Covariance function over time. ``matern12`` suits fields that change erratically; ``matern32`` and
-            smoother ones suit fields that drift.
+            smoother kernels suit fields that drift.
         lengthscale_median: Median > 0 of the prior on the lengthscale in time, in rounds.
         lengthscale_log_std: Standard deviation of the lengthscale's prior, in natural logarithms, > 0.
 

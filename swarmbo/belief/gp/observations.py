@@ -76,7 +76,7 @@ class Observations:
         return [self.take(order[start:end]) for start, end in pairwise(ends.tolist())]
 
     def begin_with(self, other: "Observations") -> bool:
-        """True if the first observations equal the other ones, entry by entry."""
+        """True if the first observations equal the others, entry by entry."""
         n, t = len(other), len(other.places)
         pairs = ((getattr(self, name)[:n], getattr(other, name)) for name in _PER_OUTCOME)
         is_first = np.array_equal(self.places[:t], other.places)
@@ -99,7 +99,7 @@ class Observations:
         return (self.outcome - constants) / np.array([*hyper.scales, hyper.common_scale])[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Noise variances, standardised: the known ones, else the fitted ones."""
+        """Noise variances, standardised: known where they were told, else fitted."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
         scales = np.array([*hyper.scales, hyper.common_scale])[self.channel]
         stated = self.noise / scales**2 if self.is_floored else standardised_noise(self.noise, scales)
@@ -121,7 +121,7 @@ def standardised_noise(
 
 
 def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Standardised noise variance of future outcomes: the data's median if all are known, else the fitted one."""
+    """Standardised noise variance of future outcomes: the data's median if all are known, else the fitted value."""
     if not len(data) or np.isnan(data.noise).any():
         return fitted
     return max(float(np.median(standardised_noise(data.noise, scale))), floor)
@@ -190,14 +190,14 @@ def units(
     k = factors.shape[1]
     alone = [standardisation(column[~np.isnan(column)]) for column in factors.T]
     offsets, scales = np.array([part[0] for part in alone]), np.array([part[1] for part in alone])
-    shown = [part[2] for part in alone]
+    varies = [part[2] for part in alone]
     offset, scale, is_shown = standardisation(totals[~np.isnan(totals)])
     if np.isnan(totals).all():
-        return offsets, scales, any(shown)
+        return offsets, scales, any(varies)
     unseen = np.isnan(factors).all(axis=0)
     if unseen.any():
         offsets[unseen] = (offset - offsets[~unseen].sum()) / unseen.sum()
     if not is_shown:
-        largest = scales[shown].max(initial=0.0)
-        scale = largest * float(np.sqrt(((scales[shown] / largest) ** 2).sum())) if largest else 1.0
-    return offsets, np.full(k, scale), is_shown or any(shown)
+        largest = scales[varies].max(initial=0.0)
+        scale = largest * float(np.sqrt(((scales[varies] / largest) ** 2).sum())) if largest else 1.0
+    return offsets, np.full(k, scale), is_shown or any(varies)

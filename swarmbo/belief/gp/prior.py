@@ -31,7 +31,7 @@ TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
 MOST_PAIRS = 2**27  # limit of numbers stored for pairs of outcomes and factors, a gigabyte; above it, factor by factor
-TIED_FROM = 512  # number of factors from which they share hyper-parameters: few totals cannot distinguish so many
+TIED_FROM = 512  # number of factors from which they share hyper-parameters: few totals cannot distinguish that many
 PerLength = Float[np.ndarray, " d"]
 PerLatent = Float[np.ndarray, " k"]
 PerNoise = Float[np.ndarray, " c"]
@@ -80,27 +80,27 @@ class HyperparameterPrior:
         model: LengthscaleModel,
         noise_medians: Sequence[float],
     ) -> "HyperparameterPrior":
-        """The prior that settings describe for a sum. From 512 factors on, factors with equal sizes and priors share an
+        """The prior that settings describe for a sum. If there are >= 512, factors with equal sizes and priors share an
         outputscale, a noise variance, and one lengthscale for all of their variables.
         """
-        k, own = len(sizes), settings.of_factors(factors)
+        k, forms = len(sizes), settings.of_factors(factors)
         firsts, counts, ties = list(range(k)), sizes, None  # first factor and number of lengthscales of each group
         if k >= TIED_FROM:
             places = dict[tuple[FactorForm, int], int]()
-            alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
+            alike = [places.setdefault(form, len(places)) for form in zip(forms, sizes, strict=True)]
             is_mixed = len(noise_medians) > 1
             ties = Ties(np.repeat(alike, sizes), np.array(alike), np.array([*alike, len(places)] if is_mixed else [0]))
             firsts = [alike.index(place) for place in range(len(places))]
             counts = [1] * len(places)
             noise_medians = [*(noise_medians[i] for i in firsts if is_mixed), noise_medians[-1]]
-        medians = np.array([prior.lengthscale_log_median for prior in own]) + 0.5 * np.log(sizes)
-        spreads = np.array([prior.lengthscale_log_std for prior in own])
+        medians = np.array([prior.lengthscale_log_median for prior in forms]) + 0.5 * np.log(sizes)
+        spreads = np.array([prior.lengthscale_log_std for prior in forms])
         if model == "shared":
             medians = np.full(sum(counts), np.average(medians, weights=sizes))
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        outputs = [(own[i].outputscale_median or 1.0 / k, own[i].outputscale_log_std) for i in firsts]
+        outputs = [(forms[i].outputscale_median or 1.0 / k, forms[i].outputscale_log_std) for i in firsts]
         base = np.zeros(sum(counts))
         return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 
@@ -210,7 +210,7 @@ class HyperparameterPrior:
     def gradient(
         self, by_lengthscale: PerLength, by_time: float | None, by_outputscale: PerLatent, by_noise: PerNoise
     ) -> Theta:
-        """Gradient by theta, from derivatives by the logarithms of ``unpack``'s results and of the time lengthscale."""
+        """Gradient in theta, from derivatives in the logarithms of ``unpack``'s results and of the time lengthscale."""
         if (ties := self.ties) is not None:
             by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
             by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)

@@ -134,7 +134,7 @@ class Views(Delegating):
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
-        """Changed beliefs; shared ones stay shared."""
+        """Changed beliefs; beliefs that agents share stay shared."""
         distinct = {id(belief): belief for belief in self.by_agent.values()}
         changed = {key: change(belief) for key, belief in distinct.items()}
         return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.representative)
@@ -190,16 +190,16 @@ def checked_noise(
     unknown. One may be given for everything, or one per point (n,), per factor (n, k), or, except in a field, per total
     and factor (n, 1 + k); None: all unknown. With one factor, a column (n, 1) is also the total's.
     """
-    given = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
+    noise = _floats("noise_variance", np.nan if noise_variance is None else noise_variance)
     n, k = n_points, n_factors or 1
-    if given.shape not in ((), (n,), (n, k), (n, 1 + k if n_factors else k)):
+    if noise.shape not in ((), (n,), (n, k), (n, 1 + k if n_factors else k)):
         wanted = f"({n},) or ({n}, 1)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
-        raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
-    refused = ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))
-    _refuse("noise_variance", given, refused, "a finite number >= 0, or NaN for the fitted one")
-    if given.ndim < 2 or given.shape == (n, 1):
-        return np.broadcast_to(given.reshape(-1, 1), (n, 1 + k)).copy()
-    return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
+        raise ShapeError(f"noise_variance: got shape {noise.shape} for {n} points; wanted {wanted}")
+    refused = ~np.isnan(noise) & ~((noise >= 0.0) & (noise < LARGEST_OUTCOME**2))
+    _refuse("noise_variance", noise, refused, "a finite number >= 0, or NaN for the fitted one")
+    if noise.ndim < 2 or noise.shape == (n, 1):
+        return np.broadcast_to(noise.reshape(-1, 1), (n, 1 + k)).copy()
+    return noise if noise.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), noise])
 
 
 def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:

@@ -60,7 +60,7 @@ class StackedParts:
 
         k = len(scopes)
         parts = cls._allocated(hyper, data, k, base)
-        entries, counts, known = parts.entries, parts.counts, parts.known
+        entries, counts, n_known = parts.entries, parts.counts, parts.known
         none = np.zeros(k, dtype=np.int64)
         starts, followed = (none, none) if base is None else (base.counts, base.known)
         codes = np.array([GIVEN if hyper.times else CODES.get(name, GIVEN) for name in hyper.kernels])
@@ -75,13 +75,13 @@ class StackedParts:
                 work = np.empty((4, entries.shape[1]))
                 for first in range(rows.start, rows.stop, _AT_ONCE):
                     some = slice(first, min(first + _AT_ONCE, rows.stop))
-                    own = index[some]
-                    points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
+                    latents = index[some]
+                    points = data.places[data.row[entries[latents]][:, :, None], columns[some][:, None, :]]
                     Z = points / lengths[some][:, None, :]
-                    given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
+                    given = _given(hyper, latents, Z, data.rounds[entries[latents]], first_row)
                     compiled.grow(
-                        own, codes[own], starts[own], counts[own], followed[own], known[own],
-                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], parts.noise,
+                        latents, codes[latents], starts[latents], counts[latents], followed[latents], n_known[latents],
+                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[latents], parts.noise,
                         parts.residuals, addresses, parts.whitened, parts.alpha, is_sound, work,
                     )  # fmt: skip
 
@@ -105,13 +105,13 @@ class StackedParts:
         is_known = ~np.isnan(data.outcome[order])
         residuals[channel, slots] = np.where(is_known, data.residuals(hyper)[order], 0.0)
         noise[channel, slots] = data.noise_variances(hyper)[order]
-        known, T = np.bincount(channel[is_known], minlength=k), entries.shape[1]
+        n_known, T = np.bincount(channel[is_known], minlength=k), entries.shape[1]
         whitened, alpha, jitters = np.zeros((k, T)), np.zeros((k, T)), np.zeros(k)
         if base is None:
-            return cls(entries, counts, known, residuals, noise, BlockRows.empty(k, T), whitened, alpha, jitters)
+            return cls(entries, counts, n_known, residuals, noise, BlockRows.empty(k, T), whitened, alpha, jitters)
         whitened[:, : base.whitened.shape[1]], alpha[:, : base.alpha.shape[1]] = base.whitened, base.alpha
         inverse = BlockRows.empty(k, T, base.inverse, int(base.counts.min(initial=T)))
-        return cls(entries, counts, known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
+        return cls(entries, counts, n_known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
 
     def _factorise_with_jitter(
         self,
@@ -157,7 +157,7 @@ class StackedParts:
         return StackedParts.of(hyper, scopes, data, self)
 
     def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
-        """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending ones."""
+        """K⁻¹ r for other residuals r (s,) of a latent's s known observations; 0 for pending observations."""
         (inverse,) = self.inverse.squares(np.array([i]), len(residual))
         alpha = np.zeros(int(self.counts[i]))
         alpha[: len(residual)] = inverse.T @ (inverse @ residual)
@@ -178,13 +178,13 @@ def _given(
     rounds: Padded,
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
-    """Correlations (g, n, T) of observations from number ``first`` on with all, for kernels with the code ``GIVEN``."""
-    own = [i for i in latents.tolist() if hyper.times or hyper.kernels[i] not in KERNEL_NAMES]
-    if not own:
+    """Correlations (g, n, T) of observations ``first``, ``first + 1``, … with all, for kernels of code ``GIVEN``."""
+    numpy_latents = [i for i in latents.tolist() if hyper.times or hyper.kernels[i] not in KERNEL_NAMES]
+    if not numpy_latents:
         return np.zeros((len(latents), 0, 0))
     out = np.zeros((len(latents), Z.shape[1] - first, Z.shape[1]))
     for place, i in enumerate(latents.tolist()):
-        if i in own:
+        if i in numpy_latents:
             out[place] = correlation(hyper.kernels[i], cdist(Z[place, first:], Z[place]))
             if hyper.times:
                 out[place] *= hyper.times[i].between(rounds[place, first:, None], rounds[place, None])

@@ -183,14 +183,14 @@ def evaluate(
     work: Workspace,
     stage: int,
 ) -> None:
-    """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
+    """Log evidence of sums, its gradient and average information, with respect to the c logarithms in ``logs``.
 
     These are logarithms of a lengthscales, the time lengthscale if there is a time axis, k outputscales and the fitted
     noise variance. The coordinates of each of the k parts of a sum end at ``ends``. Row b is for the sum ``which[b]``;
     the share ``added[b]`` of the diagonal is added to it. For a ``GIVEN`` kernel, ``given`` holds the correlation of
-    each pair of outcomes, its slope, and its derivative by the log time lengthscale.
+    each pair of outcomes, its slope, and its derivative with respect to the log time lengthscale.
 
-    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not computed. Rows that are not
+    ``value`` and later arrays are overwritten; ``information`` of shape (b, 0, 0) is not computed. Rows that are not
     sound, because their matrix was not positive definite up to rounding, are invalid. Stage ``ALL`` does all of this.
     The other stages let the caller invert the matrix of one row: ``FILL`` writes the matrix into ``work``; ``FINISH``
     reads its negative inverse from ``work`` and half its log determinant from ``value``, and leaves the derivatives for
@@ -198,10 +198,10 @@ def evaluate(
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, o, last = logs.shape[1], logs.shape[1] - k - 1, logs.shape[1] - 2  # o and last: the first and last outputscale
-    A, strip, pairs, rows, D, E = work  # D: derivatives of K by the logarithms, times alpha; E: K⁻¹ D
+    A, strip, pairs, rows, D, E = work  # D: derivatives of K in the logarithms, times alpha; E: K⁻¹ D
     T, n = len(A), pairs.shape[1]
     # numbers about pairs of outcomes, row after row of the lower triangle: they take half of the cache that matrices
-    # take, and the kernel's loop is one long one, which is faster than many short ones
+    # take, and the kernel has one long loop, which is faster than many short loops
     parts, slopes, by_time, squares = pairs[:k], pairs[k : 2 * k], pairs[2 * k :], pairs[len(pairs) - 1]
     noise, fitted, ones, solved, of_ones = rows[0], rows[1], rows[2], rows[3], rows[4]
     alpha, residual, X = rows[5], rows[6], rows[_ROWS:]
@@ -309,7 +309,7 @@ def workspace_for(k: int, t: int, c: int, a: int) -> Workspace:
 
 
 def evaluate_one(*arguments: Any, work: Workspace) -> None:
-    """Evaluate one row as ``evaluate`` does; from ``MANY`` outcomes on, LAPACK inverts the matrix in half the time."""
+    """Evaluate one row as ``evaluate`` does; with ``MANY`` outcomes or more, by LAPACK, in half the time."""
     *_, z, _, _, _, _, _, value, _, information, _, is_sound = arguments
     t = z.shape[1]
     if t < MANY:

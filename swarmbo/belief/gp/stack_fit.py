@@ -1,6 +1,6 @@
 """Evidence of many latents, or sums of a few, by one compiled pass per theta, and its maximum. Import it late.
 
-``gp.evidence`` does the same for one large matrix of outcomes. Here, many small ones are evaluated side by side. A pass
+``gp.evidence`` does the same for one large matrix of outcomes. Here, many small matrices are evaluated together. A pass
 also gives the average information, the mean of the observed and the expected information about theta (Gilmour,
 Thompson & Cullis 1995),
 
@@ -94,7 +94,7 @@ class StackedLogPosterior:
         self._Ut, self._ends = np.ascontiguousarray(np.swapaxes(U, 1, 2)), np.cumsum(priors[0].sizes)
         q, a, rest = priors[0].n_lengthscales, U.shape[2], len(priors[0].centre) - priors[0].n_lengthscales
         lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
-        # derivatives of the logarithms by theta
+        # derivatives of the logarithms with respect to theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
     def on_subset(self, rows: slice | Int[np.ndarray, "g m"]) -> "StackedLogPosterior":
@@ -160,7 +160,7 @@ class StackedLogPosterior:
         return self._new_workspace()
 
     def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:
-        """Correlations of pairs of outcomes, their slopes, and their derivatives by log time lengthscale."""
+        """Correlations of pairs of outcomes, their slopes, and their derivatives in the log time lengthscale."""
         if self._code != GIVEN:
             return np.zeros((len(logs), 3, 0))
         a, t = self._U.shape[2], self.z.shape[1]
@@ -188,7 +188,7 @@ def maximise_stacked(
     apart: float = 0.0,
     evaluated: Evaluated | None = None,
 ) -> tuple[Float[np.ndarray, "b p"], PerSearch, PerSearch]:
-    """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
+    """Parallel local searches: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A search ends when the gain that its undamped step promises, or that of an accepted one, is below ``tolerance``,
     relative to the value. No step is longer than ``longest`` in natural logarithms. If two searches of a latent are
@@ -237,7 +237,7 @@ def maximise_stacked(
 def is_duplicate(
     theta: Float[np.ndarray, "b p"], value: PerSearch, n_starts: int, apart: float
 ) -> Bool[np.ndarray, " b"]:
-    """Mask of searches that are near a better one of the same latent; of equal ones, the first is better."""
+    """Mask of searches that are near a better search of the same latent; of equal searches, the first is better."""
     own, values = theta.reshape(-1, n_starts, theta.shape[1]), value.reshape(-1, n_starts)
     is_near = np.abs(own[:, :, None] - own[:, None]).max(axis=-1) < apart
     is_first = np.tri(n_starts, k=-1, dtype=bool)  # [i, j]: j comes before i

@@ -1,6 +1,6 @@
 """Posterior given many measurements of a field: each tile of the box conditions on the nearest measurements only.
 
-Given near measurements, far ones add little information, so a tile conditions on some hundreds of near ones. Time is
+Given the nearest measurements, others add little information, so a tile conditions on some hundreds. Time is
 then linear in the numbers of measurements and locations. The box is halved until tiles are small compared with the
 distances to their measurements. So they are small where measurements are dense, and depend on nothing else.
 
@@ -35,7 +35,7 @@ _FARTHEST = 40.0  # distance in lengthscales beyond which no correlation is left
 
 
 class Tiles:
-    """Known measurements of one field, ``merged``. Posteriors use the nearest ones: at most ``neighbours`` for a tile,
+    """Known measurements of one field, ``merged``. Posteriors use the nearest: at most ``neighbours`` for a tile,
     and at most ``jointly`` for correlations.
     """
 
@@ -99,18 +99,18 @@ class Tiles:
     def _tiles(self, query: Observations) -> Iterator[tuple[Int[np.ndarray, " s"], Int[np.ndarray, " r"]]]:
         """Rows of a query's points and rows of the measurements, tile by tile."""
         n, sides = min(self.neighbours, len(self.data)), 1.0 / self._lengthscales
-        for now, left in _by_round(query):
+        for now, rows_left in _by_round(query):
             counts = np.ones(len(sides), dtype=int)
-            while len(left):
-                cell = np.floor(query.U[left] * counts).astype(int)  # points may lie outside the box, too
+            while len(rows_left):
+                cell = np.floor(query.U[rows_left] * counts).astype(int)  # points may lie outside the box, too
                 cells, tile = np.unique(cell, axis=0, return_inverse=True)
-                far, near = self._nearest(now, (cells + 0.5) * (sides / counts), n)
+                far, neighbours = self._nearest(now, (cells + 0.5) * (sides / counts), n)
                 half = 0.5 * float(np.linalg.norm(sides / counts))
                 done = (half <= _REACH * far[:, -1]) | (n == len(self.data))
                 order = np.argsort(tile.ravel(), kind="stable")
-                members = np.split(left[order], np.cumsum(np.bincount(tile.ravel()))[:-1])
-                yield from ((members[i], np.sort(near[i])) for i in np.flatnonzero(done))
-                left = np.sort(np.concatenate([left[:0], *(members[i] for i in np.flatnonzero(~done))]))
+                members = np.split(rows_left[order], np.cumsum(np.bincount(tile.ravel()))[:-1])
+                yield from ((members[i], np.sort(neighbours[i])) for i in np.flatnonzero(done))
+                rows_left = np.sort(np.concatenate([rows_left[:0], *(members[i] for i in np.flatnonzero(~done))]))
                 counts[int(np.argmax(sides / counts))] *= 2
 
     def _nearest(
@@ -120,7 +120,7 @@ class Tiles:
         now = now if self.hyper.times else 0.0  # without a time axis, all rounds have the same tree
         cached = self._tree  # beliefs at other rounds share this object, and may predict in other threads
         if cached is None or cached[0] != now:
-            placed = self.data.U / self._lengthscales
+            scaled = self.data.U / self._lengthscales
             if self.hyper.times:
                 # One more coordinate: the distance with the same correlation as the time apart. Repeats of a location
                 # have more, or they alone would be the neighbours in a field that changes slowly.
@@ -128,8 +128,8 @@ class Tiles:
                 distances = np.linspace(0.0, _FARTHEST, 4096)
                 falls = np.minimum.accumulate(correlation(self.hyper.kernels[0], distances))
                 apart = np.minimum(np.interp(-left, -falls, distances), _FARTHEST)  # infinite next to denormal numbers
-                placed = np.column_stack([placed, np.maximum(apart, _repeats(placed, apart))])
-            cached = self._tree = now, cKDTree(placed)
+                scaled = np.column_stack([scaled, np.maximum(apart, _repeats(scaled, apart))])
+            cached = self._tree = now, cKDTree(scaled)
         _, tree = cached
         far, near = tree.query(np.pad(at, ((0, 0), (0, tree.m - at.shape[1]))), k=range(1, count + 1))
         return np.asarray(far), np.asarray(near)
@@ -145,22 +145,22 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     """
     noise = np.maximum(data.noise_variances(hyper), LEAST_NOISE)
     typical, scaled = float(np.median(noise)) / hyper.outputscales[0], data.U / np.array(hyper.lengthscales[0])
-    keys, apart = np.column_stack([scaled, np.zeros(len(data)), data.rounds]), np.zeros(len(data))
+    keys, cell_variances = np.column_stack([scaled, np.zeros(len(data)), data.rounds]), np.zeros(len(data))
     side, off = _cell(hyper.kernels[0], typical, np.unique(scaled, axis=0))
     place = np.floor(scaled / side) if side else scaled
     cells = [(place, data.rounds, off)]
     for time in hyper.times:  # one, or none
-        # near measurements of the same rounds have about the same error: it counts as often as there are such
+        # near measurements of the same rounds have about the same error, which therefore counts that many times
         share = _IN_TIME * len(np.unique(np.column_stack([np.floor(scaled), data.rounds]), axis=0)) / len(data)
         span, late = _cell(time.kernel, share * typical, np.unique(data.rounds / time.lengthscale)[:, None])
         if span:
             when = np.floor(data.rounds / (span * time.lengthscale))
             cells += [(scaled, when, late / share), (place, when, off + late / share)]
-    for level, (place, when, variance) in enumerate(cells, start=1):  # coarser cells replace finer ones
+    for level, (place, when, variance) in enumerate(cells, start=1):  # coarser cells replace finer cells
         coarse = np.column_stack([place, np.full(len(data), level), when])
         cell = np.unique(coarse, axis=0, return_inverse=True)[1].ravel()
         fits = variance * hyper.outputscales[0] * np.bincount(cell, 1.0 / noise)[cell] <= 2.0 * _CELL_VARIANCE
-        keys[fits], apart[fits] = coarse[fits], variance * hyper.outputscales[0]
+        keys[fits], cell_variances[fits] = coarse[fits], variance * hyper.outputscales[0]
     _, first, cell = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     m, cell = len(first), cell.ravel()
     if m == len(data):
@@ -169,7 +169,7 @@ def merged(hyper: AdditiveHyperparameters, data: Observations) -> Observations:
     *places, outcome = (np.bincount(cell, column / noise, m) / weights for column in columns)
     later = data.rounds - data.rounds[first][cell]  # exactly 0 if all rounds of a cell are equal
     rounds = data.rounds[first] + np.bincount(cell, later / noise, m) / weights
-    left = (1.0 / weights + np.where(np.bincount(cell) > 1, apart[first], 0.0)) * hyper.scales[0] ** 2
+    left = (1.0 / weights + np.where(np.bincount(cell) > 1, cell_variances[first], 0.0)) * hyper.scales[0] ** 2
     return Observations(np.column_stack(places), np.arange(m), np.zeros(m, int), outcome, left, rounds)
 
 
@@ -191,7 +191,7 @@ def _cell(kernel: KernelName, noise: float, places: Float[np.ndarray, "n d"]) ->
 
 
 def _repeats(placed: Float[np.ndarray, "n d"], apart: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Numbers of measurements at the same location that are nearer in time, in half distances between locations."""
+    """Number of measurements at the same location that are nearer in time, in half distances of locations."""
     cells, cell, counts = np.unique(np.floor(placed / _SAME), axis=0, return_inverse=True, return_counts=True)
     nearer, order = np.empty(len(placed)), np.lexsort((apart, cell.ravel()))
     nearer[order] = np.arange(len(placed)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -34,9 +34,9 @@ _BALANCED = 100  # rounds that may change the penalty; to converge, it must be f
 _RECOMBINES = MaxSum(rounds=20)
 # number of a part's factors from which climbs are short, as the consensus would undo long climbs
 _MANY = 128
-_FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
+_FEW = 8  # least number of values per variable with which starts of such a part are assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
-_STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
+_STILL = 1e-3  # root-mean-square move of variables, in box widths, at which such a part is polished
 Points = Float[np.ndarray, "m n"]
 
 
@@ -67,7 +67,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
         penalty: Initial penalty eta, > 0. Its unit is the spread of a part's values per squared side of the box. The
             spread is measured at 16 or more random points.
-        tolerance: Stop when the primal and the dual residual are below this number, > 0, in sides of the box.
+        tolerance: Stop when the primal and the dual residual are below this number, > 0, in box widths.
         balance: Ratio > 1 of primal to dual residual above which the penalty doubles; below its inverse it is halved.
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0: no recombination.
         polish_steps: Number of joint gradient steps at the end, >= 0; 0: the best point is not polished.
@@ -81,7 +81,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             the next two settings are for asynchronous mode.
         patience: Number of ticks, >= 1, after which a silent agent is assumed to be at the best start. Other agents
             then evaluate its factors if they can. Links with high loss get more ticks.
-        threshold: Changes up to this size, >= 0, are not sent: of copies, in sides of the box; of values, in spreads.
+        threshold: Changes up to this size, >= 0, are not sent: of copies, in box widths; of values, in spreads.
 
     Example:
         >>> import swarmbo as sb
@@ -134,10 +134,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Let factors that share no variable climb at once, and send the results to the owners of the variables."""
-        functions, point = view.functions, np.zeros(len(view.place))
-        drawn, n_given = self._candidate_starts(view, seed)
+        functions, point = view.functions, np.zeros(len(view.column_of))
+        candidates, n_given = self._candidate_starts(view, seed)
         for stack in view.stacks:
-            X = stack.take(drawn)
+            X = stack.take(candidates)
             values = functions.value(stack, X, functions.unheard(X))
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
@@ -146,7 +146,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 # given starts have similar choices, and one changed choice rarely leads out of a constraint's corner
                 others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
-                    tried = drawn[[*range(min(n_given, self.polished)), *others[row]]]
+                    tried = candidates[[*range(min(n_given, self.polished)), *others[row]]]
                     own = yield from choices.of_one(view, factor, tried, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue
@@ -192,7 +192,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             if _is_large(view):
                 joined = yield from refinement.put_together(view, ends, _RECOMBINES)
             else:
-                values_by_variable = {x: ends[:, view.place[x]] for x in view.graph.variables}
+                values_by_variable = {x: ends[:, view.column_of[x]] for x in view.graph.variables}
                 joined = yield from choices.chosen(view, ends[0], values_by_variable, _RECOMBINES)
             best = np.concatenate([best, joined[None]])
         return best, outcome
@@ -214,7 +214,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _rounds(self, view: BoxView, Z: Points, natural: float) -> Steps[tuple[Points, BoxOutcome]]:
         functions, sides = view.functions, view.functions.sides
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
-        eta = np.full(len(Z), self.penalty * natural)  # per squared side
+        eta = np.full(len(Z), self.penalty * natural)  # per squared box width
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
         known: list[Climbing | None] = [None] * len(X)
@@ -263,5 +263,5 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
 
 def _is_large(view: BoxView) -> bool:
-    """True if a part has so many factors that its rounds are shortened; every agent knows the number."""
+    """True if a part has enough factors that its rounds are shortened; every agent knows their number."""
     return len(view.part.graph.factors) >= _MANY

@@ -29,8 +29,8 @@ BLOCK = 2**14  # entries joined at a time: 128 KiB of float64 stays in the secon
 class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused if a table exceeds a budget.
 
-    On the chain of DB-GP-UCB, factor n couples robots n … n+B. There, the method is one forward-backward sweep with
-    messages over B robots. On other graphs, the graph's order of variables or the min-fill order is used, by the size
+    On the chain of DB-GP-UCB, factor n couples agents n … n+B. There, the method is one forward-backward sweep with
+    messages over B agents. On other graphs, the graph's order of variables or the min-fill order is used, by the size
     of their largest tables.
 
     The report's ``rounds`` count dependent messages: tables are sent up the elimination tree, and choices down. They
@@ -117,17 +117,17 @@ def elimination_steps(graph: FactorGraph, sizes: Sizes) -> dict[str, Bucket]:
 
 def buckets_of(graph: FactorGraph, order: Sequence[str], sizes: Sizes, most: float = math.inf) -> dict[str, Bucket]:
     """Steps of an elimination in the given order, by variable; none if one joins more than ``most`` entries."""
-    place = {variable: i for i, variable in enumerate(order)}
+    index_of = {variable: i for i, variable in enumerate(order)}
     factors: dict[str, list[str]] = {variable: [] for variable in order}
     for factor in graph.factors:
-        factors[min(graph.scope(factor), key=place.__getitem__)].append(factor)
+        factors[min(graph.scope(factor), key=index_of.__getitem__)].append(factor)
     children: dict[str, list[str]] = {variable: [] for variable in order}
     buckets: dict[str, Bucket] = {}
     for x in order:
         joined = {x}.union(*map(graph.scope, factors[x]), *(buckets[child].scope for child in children[x]))
         if (entries := math.prod(sizes[y] for y in joined)) > most:
             return {}
-        scope = tuple(sorted(joined - {x}, key=place.__getitem__))
+        scope = tuple(sorted(joined - {x}, key=index_of.__getitem__))
         parent = scope[0] if scope else None
         buckets[x] = Bucket(x, scope, tuple(factors[x]), tuple(children[x]), parent, entries)
         if parent is not None:
@@ -157,7 +157,7 @@ def eliminate(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], size
 
 
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
-    """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
+    """View with one axis per variable of the clique; it has length 1 for variables that the table lacks."""
     view = table.transpose([scope.index(x) for x in clique if x in scope])
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
@@ -183,14 +183,14 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
         if x not in around or known != cost(x):
             continue
         order.append(x)
-        near = around.pop(x)
-        changed = set(near)
-        for y in near:
+        neighbours = around.pop(x)
+        changed = set(neighbours)
+        for y in neighbours:
             around[y].discard(x)
             entries[y] //= sizes[x]
-            fill[y] -= 2 * (len(around[y]) - len(around[y] & near))
-        for y in near:
-            for z in near - around[y] - {y}:
+            fill[y] -= 2 * (len(around[y]) - len(around[y] & neighbours))
+        for y in neighbours:
+            for z in neighbours - around[y] - {y}:
                 common = around[y] & around[z]
                 for one, other in ((y, z), (z, y)):
                     fill[one] += 2 * (len(around[one]) - len(common))
@@ -205,7 +205,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
 
 
 def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
-    """Number of tables that wait for one another on the way up, and of choices on the way down; see :class:`Exact`."""
+    """Number of sequential messages: tables up the elimination tree, and choices down; see :class:`Exact`."""
     handed_on: dict[str, int] = {}  # changes of agent on the longest path to each variable
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
@@ -225,9 +225,9 @@ def eliminated(
         for f in bucket.factors:
             if f in factors and graph.owner(f) != actor_of[x]:
                 mail.post(graph.owner(f), actor_of[x], messages.FactorTable(f, tables[f].shape, tables[f]))
-    own = [bucket for x, bucket in buckets.items() if x in variables]
+    own_buckets = [bucket for x, bucket in buckets.items() if x in variables]
     parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
-    for bucket in own:
+    for bucket in own_buckets:
         x = bucket.variable
         away = {f: ("table", f) for f in bucket.factors if graph.owner(f) != actor_of[x]}
         left = {child: ("eliminated", child) for child in bucket.children}
@@ -239,19 +239,19 @@ def eliminated(
         if bucket.parent is not None:
             result = eliminate(bucket, parts_of[x], sizes)
             mail.post(actor_of[x], actor_of[bucket.parent], messages.Eliminated(x, result.shape, result))
-    chosen: dict[str, int] = {}
-    for bucket in reversed(own):
+    choices: dict[str, int] = {}
+    for bucket in reversed(own_buckets):
         x, around = bucket.variable, dict[str, int]()
         if bucket.parent is not None:
             key = ("decided", x)
             yield from mail.wait([key])
             around = dict(zip(bucket.scope, mail[key].indices, strict=True))
-        chosen[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
+        choices[x] = around[x] = best_value([line_of(table, scope, x, around) for scope, table in parts_of[x]])
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
             mail.post(actor_of[x], actor_of[child], messages.Decided(child, indices))
     yield from mail.flush()
-    return TableOutcome(chosen, "exact", rounds)
+    return TableOutcome(choices, "exact", rounds)
 
 
 def _table(message: messages.FactorTable | messages.Eliminated) -> Table:
@@ -259,5 +259,5 @@ def _table(message: messages.FactorTable | messages.Eliminated) -> Table:
 
 
 def _shortened(number: int) -> str:
-    """Write all digits up to 10^15, else the nearest power of ten; without floats, as they end at 10^308."""
+    """Text with all digits up to 10^15, else the nearest power of ten; by integers, as floats end at 10^308."""
     return f"{number:,}" if number <= 10**15 else f"about 10^{math.log10(number):.0f}"

@@ -23,8 +23,8 @@ _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
 class Outlook(NamedTuple):
-    """A variable given all others: its present value; the first best value, and its gain (decrease of broken factors,
-    rise of the sum); best values except the present; whether a factor is broken or would be better at another value.
+    """A variable's options, given all others: its present value; the first best value, and its gain (fewer broken
+    factors, increase of the sum); best values except the present; whether a factor is broken or could be larger.
     """
 
     present: int
@@ -52,21 +52,21 @@ def _gains(outlook: Outlook) -> bool:
 def looked_around(
     view: LocalView, tables: Tables, chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
-    """Send the choices of own variables, and return their outlooks and the values of the own factors."""
-    graph, mail, seen = view.graph, requests.Mailbox(), dict(chosen)
+    """Send the choices of own variables, and return these variables' outlooks and the own factors' values."""
+    graph, mail, choices = view.graph, requests.Mailbox(), dict(chosen)
     for x in view.variables:
         decoding.tell_choice(mail, graph, x, chosen[x])
-    yield from decoding.hear_choices(mail, view.seen, seen)
+    yield from decoding.hear_choices(mail, view.seen, choices)
     for f in view.factors:
         for x in graph.scope(f):
-            entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
+            entries = decoding.line_of(tables[f], graph.scope(f), x, choices)
             mail.post(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.flush()
     outlooks: dict[str, Outlook] = {}
     for x in view.variables:
         outlooks[x] = Outlook.of([mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x])
-    return outlooks, np.array([tables[f][tuple(seen[x] for x in graph.scope(f))] for f in view.factors])
+    return outlooks, np.array([tables[f][tuple(choices[x] for x in graph.scope(f))] for f in view.factors])
 
 
 def searched(
@@ -222,9 +222,9 @@ def _moved(
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.flush()
     known_gains = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
-    place = graph.column_of
+    index = graph.column_of
 
     def wins(x: str) -> bool:
-        return gains[x] > _NOTHING and all((known_gains[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
+        return gains[x] > _NOTHING and all((known_gains[y], -index[y]) < (gains[x], -index[x]) for y in around[x])
 
     return {x: look.best if wins(x) else look.present for x, look in outlooks.items()}

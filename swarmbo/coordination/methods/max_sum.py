@@ -92,7 +92,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     ) -> Steps[tuple[Int[np.ndarray, " n_variables"], Status, int]]:
         """Run rounds on any part; return the best choice (valid for own factors' variables), status, number of rounds.
 
-        Work after a round depends only on that round and earlier ones, so more rounds never give a worse best choice.
+        Work after a round depends only on the rounds so far, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those by the last messages are evaluated too.
         """
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, view.variables, sizes)
@@ -102,15 +102,15 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         is_still, mends, tried = False, True, set[bytes]()
         while True:
             from_variables, received = yield requests.ToFactors(flooding, from_variables, choices)
-            found, rows = [received], [flooding.values(received)]
+            candidates, rows = [received], [flooding.values(received)]
             # only the last round depends on the number of rounds: a shorter run is a prefix of a longer run, so more
             # rounds are never worse
             is_last = is_still or n_rounds == self.rounds
             is_due = is_still or n_rounds.bit_count() == 1  # after 1, 2, 4, … rounds
             if reads_out and is_due:
                 latest = yield from decoded(view, tables, flooding, from_variables, messages)
-                found.append(flooding.by_place(latest))
-                rows.append(flooding.values(found[-1]))
+                candidates.append(flooding.by_place(latest))
+                rows.append(flooding.values(candidates[-1]))
             change, moved = 0.0, True
             if not is_last:
                 messages, change = flooding.from_factors(messages, from_variables, damping)
@@ -121,9 +121,9 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             may_mend = reads_out and n_rounds > 0 and (is_due or mends)
             compared = requests.Compare(rows, best_so_far, change, moved, self.tolerance, tried if may_mend else None)
             verdict, best_so_far = yield compared
-            best = found[verdict.best - 1] if verdict.best else best
+            best = candidates[verdict.best - 1] if verdict.best else best
             if verdict.stop is None:
-                start = flooding.by_variable(found[verdict.best - 1])  # the last if none is better than before
+                start = flooding.by_variable(candidates[verdict.best - 1])  # the last if none is better than before
                 mended, mends, best_so_far = yield from repaired(view, tables, start, best_so_far, self.repairs)
                 best = best if mended is None else flooding.by_place(mended)
             if is_last:

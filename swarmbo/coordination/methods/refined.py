@@ -64,11 +64,11 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Steps of an agent with some factors and variables of a connected part, level after level."""
         grids, chosen_from = self.grids(view.graph, view.functions), self.chooser(view, seed)
-        columns = np.array([view.place[v] for v in view.graph.variables])
+        columns = np.array([view.column_of[v] for v in view.graph.variables])
         row = {v: i for i, v in enumerate(view.graph.variables)}
-        own = [row[v] for v in view.variables]
+        own_rows = [row[v] for v in view.variables]
         depth, solved, rounds, best_so_far = 0, 0, 0, None  # refinements of the lattice, levels, rounds on them
-        x = np.zeros(len(view.place))  # only entries of own variables and own factors' variables are valid
+        x = np.zeros(len(view.column_of))  # only entries of own variables and own factors' variables are valid
         x[columns] = grids.starts[0]
         values, received = yield from _evaluated(view, x)
         while not grids.is_fine_enough(depth, self.tolerance) and solved < self.levels:
@@ -83,18 +83,18 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             chosen = {v: float(grid[row[v], index]) for v, index in outcome.assignment.items()}
             candidate = x.copy()
             for variable, value in (chosen | (yield from tell_factors(view, chosen))).items():
-                candidate[view.place[variable]] = value
-            found, sums = yield from _evaluated(view, candidate)
-            rows = [found] if solved else [values, found]
-            moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
+                candidate[view.column_of[variable]] = value
+            new_values, sums = yield from _evaluated(view, candidate)
+            rows = [new_values] if solved else [values, new_values]
+            moved = is_at_edge(grid[own_rows], candidate[columns[own_rows]], grids.low[own_rows], grids.high[own_rows])
             verdict, best_so_far = yield requests.Compare(rows, best_so_far, moved=bool(moved.any()))
             improved = verdict.best == len(rows)
             # if the best choice lies at an edge of the window, the window moves with the same lattice
             depth += bool(not improved or verdict.stop)
             solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
-                x, values, received = candidate, found, sums
-        at = {v: float(x[view.place[v]]) for v in view.variables}
+                x, values, received = candidate, new_values, sums
+        at = {v: float(x[view.column_of[v]]) for v in view.variables}
         terms = zip(view.factors, values.tolist(), strict=True)
         return BoxOutcome(view.part.index, at, dict(terms), rounds, grids.is_fine_enough(depth, self.tolerance))
 

@@ -44,8 +44,8 @@ class Children:
     """Simulators that answer questions, several at the same time.
 
     A child prints ``{"ready": true}`` and then answers each line of JSON with a line that has the ``id`` of the
-    question. A child that dies, does not answer in time or gives an invalid answer is ended, and the answer is a
-    ``Failure``: a value, not an exception, since simulators fail and a run continues. A child that died between two
+    question. A child that ends, does not answer in time or gives an invalid answer is ended, and the answer is a
+    ``Failure``: a value, not an exception, since simulators fail and a run continues. A child that ended between two
     questions is replaced silently. A copy, also a deep or pickled one, starts its own children.
 
     ``processes`` is the largest number of children, each started on first use; ``timeout_s`` the wall-clock limit of an
@@ -93,7 +93,7 @@ class Children:
             return list(threads.map(self._answer, numbered))
 
     def close(self) -> None:
-        """End all children. The next question starts new ones."""
+        """End all children. The next question starts new children."""
         for _ in range(self._n_processes):
             if (child := self._pool.get()) is not None:
                 child.end()

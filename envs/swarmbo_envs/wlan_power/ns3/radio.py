@@ -173,7 +173,7 @@ class Ns3Radio:
         return rates
 
     def close(self) -> None:
-        """End the child processes; the next question starts new ones."""
+        """End the child processes; the next question starts new processes."""
         self._children.close()
 
     def _question(self, network: Network, topology: Topology, users: Ends, point: Values) -> dict[str, Any]:
