@@ -331,7 +331,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
     sensor_style: dict[str, Any] = {"marker": "s", "markeredgecolor": style.INK, "linestyle": "none", "markersize": 6}
     marks = [
         Line2D([], [], markerfacecolor=_AWAKE, label="sensor", **sensor_style),
-        Line2D([], [], markerfacecolor=_ASLEEP, label="saved its energy", **sensor_style),
+        Line2D([], [], markerfacecolor=_ASLEEP, label="did not measure", **sensor_style),
         Line2D([], [], marker="o", color=style.VERMILLION, linestyle="none", markersize=6.5, label="looked at"),
         Line2D([], [], marker="o", color=style.VERMILLION, alpha=0.35, linestyle="none", markersize=3, label="earlier"),
     ]

@@ -61,14 +61,14 @@ def plot_level_score(ax: Axes, records: Records) -> Axes:
 
 
 def plot_declined(ax: Axes, records: Records) -> Axes:
-    """Draw the numbers of agents that measured and that abstained in each round."""
+    """Draw the numbers of agents that measured, and that abstained or were absent, in each round."""
     rounds = _rounds(records)
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
     ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
-    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="declined")
+    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="not measured")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    return _finished(ax, rounds, "Energy", "agents")
+    return _finished(ax, rounds, "Participation", "agents")
 
 
 def plot_best(ax: Axes, records: Records, world: World) -> Axes:

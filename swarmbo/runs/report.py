@@ -124,7 +124,7 @@ def _count_rows(summary: Summary) -> dict[str, str]:
     declined, travelled = summary.declined, sum(summary.distance.values())
     return {
         "measurements": f"{count}{' and at reset' if summary.at_reset is UNSET or summary.at_reset else ''}{failed}",
-        "measurements not made": f"{declined}: utility below the price, or no energy left" if declined else "",
+        "measurements not made": f"{declined}: agents abstained or were absent" if declined else "",
         "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
         "cost": quantity(summary.cost, summary.unit) if summary.cost else "",
     }

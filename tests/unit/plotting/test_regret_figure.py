@@ -137,7 +137,7 @@ def test_only_known_quantities_have_a_panel_and_four_panels_have_two_rows(run):
     silent = [msgspec.structs.replace(one, measurement=None, declined=True) for one in made.records[0].samples]
     declined = [msgspec.structs.replace(record, samples=silent) for record in made.records]
     figure = regret_figure(declined, made.world)
-    assert panels_of(figure) == ["Found", "Regret", "Map error", "Energy"]
+    assert panels_of(figure) == ["Found", "Regret", "Map error", "Participation"]
     assert figure.get_figwidth() < 10
 
 
