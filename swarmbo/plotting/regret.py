@@ -165,8 +165,9 @@ def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
     if not len(sizes) or not sizes.max() > _NEAR_ZERO * sizes[-1]:
         return False
     threshold = 10.0 ** np.floor(np.log10(max(sizes[sizes > 0].min(), 1e-6 * sizes.max())))
-    style.set_log(ax, "symlog", linthresh=threshold, linscale=0.5)
-    bottom, top = ax.dataLim.intervaly
+    style.set_log(ax, "symlog", linthresh=threshold, linscale=0.8)
+    shown = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
+    bottom, top = np.nanmin(shown), np.nanmax(shown)  # bands may be wider by orders of magnitude
     ax.set_ylim(1.6 * bottom if bottom < 0 else -threshold, 1.6 * top if top > threshold else 1.5 * threshold)
     return True
 

@@ -132,6 +132,18 @@ def test_a_map_is_true_to_scale_except_for_samples_on_a_line(side, ratio):
     assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 
 
+def test_a_map_has_whole_coordinates_and_colours_of_the_std_from_zero(drawn):
+    places = np.column_stack([np.full(20, 5e5), np.linspace(5.4e6, 5.403e6, 20)])
+    samples = Samples(places, np.sin(np.arange(20.0)), None, Coordinates(("easting", "northing")), "q")
+    figure = survey_figure(plan_next(samples))
+    figure.canvas.draw()
+    left, right = figure.axes[:2]
+    assert {"5401000", "5402000"} <= {text.get_text() for text in left.get_yticklabels()}
+    assert left.yaxis.get_offset_text().get_text() == ""
+    assert {text.get_rotation() for text in left.get_xticklabels()} == {45.0}  # so that they do not overlap
+    assert right.images[0].norm.vmin == 0.0 < left.images[0].norm.vmax
+
+
 def test_proposals_close_to_the_date_line_can_be_read_again(tmp_path):
     rng, low = np.random.default_rng(0), np.array([-179.995, 50.0])
     rows = [(*place, np.sin(10.0 * place[0])) for place in low + [0.09, 0.1] * rng.random((25, 2))]
