@@ -80,7 +80,8 @@ class ActionForm(NamedTuple):
         fits_all = ends[-1] == len(own) and (keys == set(own) or keys.isdisjoint(own))
         if not fits_all or not all(leaf.fits([axes[name] for name in part]) for leaf, part in named_leaves):
             ranges = ", ".join(f"{name} ({variable.in_words})" for name, variable in own.items())
-            fix = "; a Box of integers sets integers and choices only" if any(leaf.has_integers for leaf in leaves) else ""
+            has_integers = any(leaf.has_integers for leaf in leaves)
+            fix = "; a Box of integers sets integers and choices only" if has_integers else ""
             raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}{fix}", at=_AT)
         return cls(named_leaves, axes)
 

@@ -183,6 +183,8 @@ def test_at_scattered_sites_the_ground_truth_is_drawn_as_discs_and_the_belief_is
     assert len(ax.images) == 0
     np.testing.assert_array_equal(discs.get_offsets(), world.points)
     np.testing.assert_array_equal(discs.get_array(), world.values)
+    (errors,) = plot_field(axes(), world.points, world.values, colours=style.ERROR_COLOURS).collections
+    assert discs.get_edgecolors()[0].min() == 1.0 > errors.get_edgecolors()[0, :3].max()  # an error near 0 is white
     lattice = lattice_over(world, 60)
     distance = np.linalg.norm(lattice.points[:, None] - world.points[None], axis=2).min(axis=1)
     shown = lattice.shown.ravel()

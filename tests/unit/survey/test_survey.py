@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
 from swarmbo.survey.output import survey_figure
 from swarmbo.survey.plan import left_out_rmse
@@ -234,6 +234,17 @@ def test_noise_per_row_is_used():
         found = plan_next(Samples(places, values, given, Coordinates(("x", "y")), "v")).map
         errors.append(np.sqrt(np.nanmean((found.mean - found.x / 50.0) ** 2)))
     assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("mark", [-9999, 9999, -999])
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_marks_of_gaps_in_the_noise_mean_unknown_noise(tmp_path, mark, is_stated):
+    lines = [f"{i},{i * i % 7},{i % 3},{mark if i == 4 else 0.1}" for i in range(12)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["x_m,y_m,v,noise_std", *lines]) + "\n")
+    with pytest.warns(DataWarning, match=f"noise of rows of .* is unknown: 1 with {mark} in 'noise_std'"):
+        samples = read_samples(path, "v", missing=[mark] if is_stated else None)
+    np.testing.assert_array_equal(samples.noise_std, [np.nan if i == 4 else 0.1 for i in range(12)])
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.7, 1e-7, -3.0])
