@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from rich.table import Table
 
+from swarmbo import metrics
 from swarmbo.boundary.coordinates import Coordinates
 from swarmbo.boundary.values import counted, digits, html_table, short
-from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Neglected, Recommendation, Score, Traffic
 from swarmbo.runs.states import ScopeInUse
 
@@ -187,10 +187,10 @@ def _score_rows(summary: Summary) -> dict[str, str]:
             text = f"{low} each" if low == high else f"{low} to {high}; with the most data {text}"
             label = f"map RMSE of {len(by_agent)} agents"
         texts[f"{label}{last_round}"] = text
-    for metric in METRICS:
+    for metric in metrics.METRICS:
         if metric.endswith("_over_rounds") and metric in summary.metrics:
-            value = summary.metrics[metric]
-            texts[METRIC_TEXT[metric]] = f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)
+            value, label = summary.metrics[metric], metrics.METRIC_TEXT[metric]
+            texts[label] = f"{value:.3f}" if metric in metrics.MORE_IS_BETTER else quantity(value, unit)
     return texts
 
 

@@ -36,7 +36,7 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         figure = style.new_figure(*size, layout="compressed")
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
         mean_look: tuple[Any, ...] = (style.MEAN_COLOURS, None, samples.quantity)
-        std_look = (style.STD_COLOURS, maps.from_zero(found.std.ravel()), f"std of {samples.quantity}")
+        std_look: tuple[Any, ...] = (style.STD_COLOURS, maps.from_zero(found.std.ravel()), f"std of {samples.quantity}")
         values = found.mean.ravel(), found.std.ravel()
         for ax, picture, look in zip(panels, values, (mean_look, std_look), strict=True):
             maps.plot_lattice(ax, lattice, picture, *look)
