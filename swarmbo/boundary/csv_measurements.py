@@ -180,17 +180,20 @@ def _complete_rows(
     left_out, reasons, hint = np.zeros(len(rows), dtype=bool), list[str](), ""
     options = MARKS if how == IN_SCENARIO else ("--missing {:.10g}", "--missing nan")
     for key, name in columns.items():
-        if key == _NOISE:
-            continue
-        column = numbers[key]
-        if (empty := np.isnan(column)).any():
-            reasons.append(f"{empty.sum()} without a number in {name!r}")
+        column, empty = numbers[key], np.isnan(numbers[key])
         is_mark, doubtful = marked(column, settings.missing, is_coordinate=key in _COORDINATES)
         counted = Counter(column[is_mark].tolist()).items()
-        reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
-        left_out |= empty | is_mark
-        if settings.missing is None and is_mark.any():
-            hint = f" ({options[1]} takes all numbers as they are)"
+        marks = [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
+        if key == _NOISE:
+            column[is_mark] = np.nan
+            if marks:
+                unknown = f"{at}.csv: the noise of rows of {settings.csv!r} is unknown: {'; '.join(marks)}"
+                warnings.warn(unknown, DataWarning, stacklevel=2)
+        else:
+            reasons += [*([f"{empty.sum()} without a number in {name!r}"] if empty.any() else []), *marks]
+            left_out |= empty | is_mark
+            if settings.missing is None and marks:
+                hint = f" ({options[1]} takes all numbers as they are)"
         for number, count in doubtful.items():
             here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
             warnings.warn(f"{here}. {doubt(number, options)}", DataWarning, stacklevel=2)

@@ -45,7 +45,7 @@ RC: dict[Any, Any] = {
     "text.parse_math": False,  # names and units are shown literally, even with dollar signs
     "axes.axisbelow": True,
     "axes.edgecolor": MUTED,
-    "axes.formatter.useoffset": False,
+    "axes.formatter.offset_threshold": 7,  # digits that all labels of an axis have in common
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.labelsize": 9.5,

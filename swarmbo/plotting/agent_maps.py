@@ -97,7 +97,7 @@ class _AgentMaps:
     """Beliefs and errors of the figure: ``own`` from each agent's own data, ``fused`` after fusion, None if unknown."""
 
     def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: Views | None) -> None:
-        agents, lattice = agents_of(records), maps.lattice_over(world, _RESOLUTION)
+        agents, lattice = agents_of(records, world), maps.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own_beliefs = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
@@ -132,7 +132,7 @@ class _AgentMaps:
                 below = figure.add_subplot(grid[1, column])
                 self._map(below, self.fused[agent], f"{agent}\nfused", self.fused_errors.get(agent), limits)
                 panels.append(below)
-        if self.fused is None:
+        if self.fused is None and self.chosen:
             style.write_message(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
         pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
         self._map(pooled, self.pooled, "all data\npooled", self.pooled_error, limits)

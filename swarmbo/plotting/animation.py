@@ -257,9 +257,10 @@ class _Scene:
         figure.suptitle(" ", fontsize=_CAPTION)  # room for the caption
         self.canvas = FigureCanvasAgg(figure)
         figure.draw_without_rendering()
-        starts = [title.get_window_extent().x0 for title in titles]
-        for title, start, end in zip(titles, starts, [*starts[1:], figure.bbox.x1], strict=True):
-            _fit_title(title, unit if title is titles[-1] else world.unit, 0.95 * (end - start))
+        # over the map and its colour bar, but not over the labels of the bar
+        widths = [*(1.07 * ax.bbox.width for ax in left), 0.95 * (figure.bbox.x1 - right.bbox.x0)]
+        for title, width in zip(titles, widths, strict=True):
+            _fit_title(title, unit if title is titles[-1] else world.unit, width)
         self.canvas.draw()
         self.background: Any = self.canvas.copy_from_bbox(figure.bbox)
 

@@ -115,6 +115,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
         columns = style.legend_columns(figure.get_figwidth(), handles, 1.45)
+        figure.set_figheight(figure.get_figheight() + 0.18 * (-(-len(handles) // columns) - 1))  # rows of the legend
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
 

@@ -134,8 +134,8 @@ def comparison_figure(
                 here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
-                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
-                title = f"right of zero: {verdict} than {short_reference}"
+                verdict = "better" if own_curves[0].more_is_better else "worse"
+                title = f"{f'right of zero: {verdict} than' if here else 'nothing to compare with'} {short_reference}"
                 bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
             spec = ax.get_subplotspec()
             if spec is not None and not spec.is_first_col():

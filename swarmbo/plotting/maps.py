@@ -136,8 +136,9 @@ def plot_field(
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
         return plot_lattice(ax, lattice, values[order], **options)
-    size, discs = float(np.clip(9000 / max(len(points), 1), 8, 70)), {"edgecolors": "white", "linewidths": 0.5}
-    disc_style: dict[str, Any] = {"cmap": options.get("colours", style.MEAN_COLOURS), "s": size, "zorder": 1, **discs}
+    size, colours = float(np.clip(9000 / max(len(points), 1), 8, 70)), options.get("colours", style.MEAN_COLOURS)
+    edge = "white" if colours is style.MEAN_COLOURS else style.MUTED  # other colours begin with white
+    disc_style: dict[str, Any] = {"cmap": colours, "s": size, "zorder": 1, "edgecolors": edge, "linewidths": 0.5}
     marks = ax.scatter(*points.T, c=values, norm=normalise(values, options.get("limits")), **disc_style)
     if label := options.get("label"):
         add_colour_bar(ax, marks, label)
@@ -331,7 +332,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
     sensor_style: dict[str, Any] = {"marker": "s", "markeredgecolor": style.INK, "linestyle": "none", "markersize": 6}
     marks = [
         Line2D([], [], markerfacecolor=_AWAKE, label="sensor", **sensor_style),
-        Line2D([], [], markerfacecolor=_ASLEEP, label="saved its energy", **sensor_style),
+        Line2D([], [], markerfacecolor=_ASLEEP, label="did not measure", **sensor_style),
         Line2D([], [], marker="o", color=style.VERMILLION, linestyle="none", markersize=6.5, label="looked at"),
         Line2D([], [], marker="o", color=style.VERMILLION, alpha=0.35, linestyle="none", markersize=3, label="earlier"),
     ]

@@ -61,14 +61,14 @@ def plot_level_score(ax: Axes, records: Records) -> Axes:
 
 
 def plot_declined(ax: Axes, records: Records) -> Axes:
-    """Draw the numbers of agents that measured and that abstained in each round."""
+    """Draw the numbers of agents that measured, and that abstained or were absent, in each round."""
     rounds = _rounds(records)
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
     ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
-    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="declined")
+    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="not measured")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    return _finished(ax, rounds, "Energy", "agents")
+    return _finished(ax, rounds, "Participation", "agents")
 
 
 def plot_best(ax: Axes, records: Records, world: World) -> Axes:
@@ -165,8 +165,9 @@ def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
     if not len(sizes) or not sizes.max() > _NEAR_ZERO * sizes[-1]:
         return False
     threshold = 10.0 ** np.floor(np.log10(max(sizes[sizes > 0].min(), 1e-6 * sizes.max())))
-    style.set_log(ax, "symlog", linthresh=threshold, linscale=0.5)
-    bottom, top = ax.dataLim.intervaly
+    style.set_log(ax, "symlog", linthresh=threshold, linscale=0.8)
+    shown = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.get_lines()])
+    bottom, top = np.nanmin(shown), np.nanmax(shown)  # bands may be wider by orders of magnitude
     ax.set_ylim(1.6 * bottom if bottom < 0 else -threshold, 1.6 * top if top > threshold else 1.5 * threshold)
     return True
 

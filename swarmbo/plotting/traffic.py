@@ -145,7 +145,7 @@ def _stacked(
 
 
 def _labelled(ax: Axes, title: str, label: str) -> Axes:
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend(loc="upper left", ncols=2, frameon=True, framealpha=1.0, edgecolor="white")  # over lines and shades
     ax.set_title(title)
     ax.set_ylabel(label)
     return ax

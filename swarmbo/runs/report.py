@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from rich.table import Table
 
+from swarmbo import metrics
 from swarmbo.boundary.coordinates import Coordinates
-from swarmbo.boundary.values import counted, html_table, short
-from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
+from swarmbo.boundary.values import counted, digits, html_table, short
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Neglected, Recommendation, Score, Traffic
 from swarmbo.runs.states import ScopeInUse
 
@@ -124,7 +124,7 @@ def _count_rows(summary: Summary) -> dict[str, str]:
     declined, travelled = summary.declined, sum(summary.distance.values())
     return {
         "measurements": f"{count}{' and at reset' if summary.at_reset is UNSET or summary.at_reset else ''}{failed}",
-        "measurements not made": f"{declined}: utility below the price, or no energy left" if declined else "",
+        "measurements not made": f"{declined}: agents abstained or were absent" if declined else "",
         "distance travelled": quantity(travelled, summary.axis_unit) if travelled else "",
         "cost": quantity(summary.cost, summary.unit) if summary.cost else "",
     }
@@ -168,7 +168,7 @@ def _score_rows(summary: Summary) -> dict[str, str]:
     unit, score, texts = summary.unit, summary.score, dict[str, str]()
     last_round = ", last round" if summary.moves else ""
     if summary.maximum is not None:
-        texts[f"{summary.maximum_is}{last_round}"] = quantity(summary.maximum, unit)
+        texts[f"{summary.maximum_is}{last_round}"] = quantity(summary.maximum, unit, _std(summary))
     elif summary.late_mean is not None:
         texts[f"mean of the last {counted(summary.late_rounds, 'round')}"] = quantity(summary.late_mean, unit)
     if score is None:
@@ -187,10 +187,10 @@ def _score_rows(summary: Summary) -> dict[str, str]:
             text = f"{low} each" if low == high else f"{low} to {high}; with the most data {text}"
             label = f"map RMSE of {len(by_agent)} agents"
         texts[f"{label}{last_round}"] = text
-    for metric in METRICS:
+    for metric in metrics.METRICS:
         if metric.endswith("_over_rounds") and metric in summary.metrics:
-            value = summary.metrics[metric]
-            texts[METRIC_TEXT[metric]] = f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)
+            value, label = summary.metrics[metric], metrics.METRIC_TEXT[metric]
+            texts[label] = f"{value:.3f}" if metric in metrics.MORE_IS_BETTER else quantity(value, unit)
     return texts
 
 
@@ -241,10 +241,12 @@ def reference_table(summary: Summary) -> Table | None:
     return table
 
 
-def quantity(value: float, unit: str) -> str:
-    """A number with four to six digits and its unit."""
-    digits = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".rstrip()
+def quantity(value: float, unit: str, std: float = math.inf) -> str:
+    """A number with four digits, or to one decimal, and its unit; with more digits if it would be off by ``std``."""
+    text = f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.6g}" if abs(value) >= 1e9 else f"{value:.4g}"
+    if 0.0 < std < abs(float(text.replace(",", "")) - value):
+        text = f"{float(digits(value, std)):,}"
+    return f"{text} {unit}".rstrip()
 
 
 def traffic_text(traffic: Traffic) -> str:
@@ -268,7 +270,8 @@ def _scopes_text(scopes: Sequence[ScopeInUse]) -> str:
 def _point_text(summary: Summary, place: Recommendation | None, *, with_std: bool) -> str:
     if place is None:
         return "none: every measurement failed"
-    value = _value_with_std(place, summary.unit) if with_std else quantity(place.mean, summary.unit)
+    unit, std = summary.unit, _std(summary)
+    value = _value_with_std(place, unit) if with_std else quantity(place.mean, unit, std)
     coordinates = summary.coordinates
     if isinstance(coordinates, Coordinates):
         pairs = zip(coordinates.axes(), coordinates.own(np.array([place.location]))[0], strict=True)
@@ -283,6 +286,10 @@ def _point_text(summary: Summary, place: Recommendation | None, *, with_std: boo
     if len(texts) > MOST_COORDINATES:
         texts[MOST_COORDINATES - 1 :] = [f"… {len(texts)} values"]
     return f"{value} at ({', '.join(texts)}) {summary.axis_unit}".rstrip()
+
+
+def _std(summary: Summary) -> float:
+    return math.inf if summary.recommendation is None else summary.recommendation.std
 
 
 def _value_with_std(place: Recommendation, unit: str) -> str:

@@ -13,8 +13,7 @@ from rich.table import Table
 from swarmbo.boundary.files import replacing
 from swarmbo.boundary.values import digits
 from swarmbo.errors import MissingPackageError, needed
-from swarmbo.plotting import style
-from swarmbo.plotting.maps import Lattice, plot_lattice
+from swarmbo.plotting import maps, style
 from swarmbo.runs.table import write_csv
 from swarmbo.survey.plan import SurveyPlan
 
@@ -25,7 +24,7 @@ _GPX = "http://www.topografix.com/GPX/1/1"
 def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
     """Two panels in the coordinates of the file: expected values, and their standard deviation."""
     grid, samples, coordinates = plan.map, plan.samples, plan.samples.coordinates
-    lattice = Lattice(grid.x, grid.y, np.isfinite(grid.mean))
+    lattice = maps.Lattice(grid.x, grid.y, np.isfinite(grid.mean))
     xy = coordinates.own(samples.places)
     # a degree of longitude is shorter than one of latitude
     aspect = 1.0 if coordinates.unit == "m" else 1.0 / np.cos(np.deg2rad(float(grid.y.mean())))
@@ -36,10 +35,11 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         size = (10.5, 1.4 + 3.9 * ratio) if ratio < 1.3 else (3.0 + 8.4 / ratio, 6.4)
         figure = style.new_figure(*size, layout="compressed")
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
-        quantity = samples.quantity
-        pictures = ((grid.mean, style.MEAN_COLOURS, quantity), (grid.std, style.STD_COLOURS, f"std of {quantity}"))
-        for ax, (values, colours, label) in zip(panels, pictures, strict=True):
-            plot_lattice(ax, lattice, values.ravel(), colours, label=label)
+        mean_look: tuple[Any, ...] = (style.MEAN_COLOURS, None, samples.quantity)
+        std_look: tuple[Any, ...] = (style.STD_COLOURS, maps.from_zero(grid.std.ravel()), f"std of {samples.quantity}")
+        values = grid.mean.ravel(), grid.std.ravel()
+        for ax, picture, look in zip(panels, values, (mean_look, std_look), strict=True):
+            maps.plot_lattice(ax, lattice, picture, *look)
             ax.set(aspect=aspect, xlabel=coordinates.columns[0])
             ax.grid(visible=False)
             ax.scatter(*xy.T, s=11, facecolors="white", edgecolors=style.INK, linewidths=0.6, label="sample", zorder=3)
@@ -47,7 +47,8 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
                 ax.plot(*place.place, "o", ms=13, mfc="white", mec=style.VERMILLION, mew=1.8, zorder=5, clip_on=False)
                 ax.annotate(str(number + 1), place.place, ha="center", va="center_baseline", fontsize=9, zorder=6)
             ax.locator_params(axis="x", nbins=4 if ratio < 1.3 else 1)
-            if coordinates.unit == "degrees" and ratio >= 1.3:  # long labels would overlap
+            ax.ticklabel_format(style="plain", useOffset=False)  # coordinates as in the file
+            if ratio >= 1.3 and (coordinates.unit == "degrees" or abs(grid.x).max() >= 1e4):  # long labels overlap
                 ax.tick_params(axis="x", rotation=45)
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(grid.mean) < plan.level < np.nanmax(grid.mean):

@@ -26,6 +26,11 @@ class _Leaf(NamedTuple):
         return 1 if isinstance(self.space, Discrete) else int(np.prod(self.space.shape))
 
     @property
+    def has_integers(self) -> bool:
+        """True for a box whose entries cannot be real numbers."""
+        return isinstance(self.space, Box) and not np.issubdtype(self.space.dtype, np.floating)
+
+    @property
     def starts(self) -> Float[np.ndarray, " m"] | None:
         """Smallest number of each entry; None for a box, whose numbers are codes."""
         return None if isinstance(self.space, Box) else np.asarray(self.space.start, dtype=float).reshape(-1)
@@ -34,8 +39,9 @@ class _Leaf(NamedTuple):
         """Type of each entry: real numbers or integers in a box, choices among integers in other spaces."""
         space = self.space
         if isinstance(space, Box):
-            ranges = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
-            variable_type = Integer if np.issubdtype(space.dtype, np.integer) else Real
+            low, high = (1 * end.reshape(-1) for end in (space.low, space.high))  # numbers, also of booleans
+            ranges = zip(low.tolist(), high.tolist(), strict=True)
+            variable_type = Integer if self.has_integers else Real
             return [variable_type(low, high) for low, high in ranges]
         counts = np.asarray(space.n if isinstance(space, Discrete) else space.nvec).reshape(-1)
         starts = np.asarray(space.start).reshape(-1)
@@ -47,7 +53,8 @@ class _Leaf(NamedTuple):
             ends = np.array([(axis.low, axis.high) for axis in axes]).reshape(-1, 2).T
             difference = np.abs(np.array([self.space.low.reshape(-1), self.space.high.reshape(-1)]) - ends)
             tolerance = 1e-6 * np.ptp(ends, axis=0) + 1e-7 * np.abs(ends).max(axis=0)  # rounding to float32
-            return bool((difference <= tolerance).all())
+            has_values = not self.has_integers or all(axis.step and axis.step % 1 == 0 for axis in axes)
+            return has_values and bool((difference <= tolerance).all())
         counts = np.asarray(self.space.n if isinstance(self.space, Discrete) else self.space.nvec).reshape(-1)
         return all(axis.step and n == axis.count for axis, n in zip(axes, counts.tolist(), strict=True))
 
@@ -73,7 +80,9 @@ class ActionForm(NamedTuple):
         fits_all = ends[-1] == len(own) and (keys == set(own) or keys.isdisjoint(own))
         if not fits_all or not all(leaf.fits([axes[name] for name in part]) for leaf, part in named_leaves):
             ranges = ", ".join(f"{name} ({variable.in_words})" for name, variable in own.items())
-            raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}", at=_AT)
+            has_integers = any(leaf.has_integers for leaf in leaves)
+            fix = "; a Box of integers sets integers and choices only" if has_integers else ""
+            raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}{fix}", at=_AT)
         return cls(named_leaves, axes)
 
     def action(self, codes: Mapping[str, float]) -> Any:
@@ -82,7 +91,8 @@ class ActionForm(NamedTuple):
         for leaf, names in self.leaves:
             numbers, space = np.array([codes[name] for name in names]), leaf.space
             if (starts := leaf.starts) is None:
-                part: Any = np.clip(numbers.astype(space.dtype), space.low.reshape(-1), space.high.reshape(-1))
+                whole = np.rint(numbers) if leaf.has_integers else numbers
+                part: Any = np.clip(whole.astype(space.dtype), space.low.reshape(-1), space.high.reshape(-1))
                 part = part.reshape(space.shape)
             else:
                 low, step = self._grids(names)

@@ -142,6 +142,20 @@ def test_spaces_with_other_values_are_refused(name: str, wanted: str, space: Any
         world_of(space, name)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_])
+def test_a_box_of_integers_has_integers_and_choices_but_no_real_numbers(dtype: Any):
+    space: Any = Box(0, 1, (1,), dtype=dtype)
+    for stated in ((0.0, 1.0), {"kind": "real", "low": 0.0, "high": 1.0, "step": 0.5}):
+        with pytest.raises(
+            ConfigError, match=r"wanted the values of x .*; a Box of integers sets integers and choices"
+        ):
+            world_of(space, x=stated)
+    for stated in ({"kind": "integer", "low": 0, "high": 1}, {"kind": "categorical", "values": ["off", "on"]}):
+        action = ActionForm.of(space, world_of(space, x=stated).types, "a").action({"x": 0.999999})
+        assert (action.tolist(), action.dtype) == ([1], dtype)
+    assert variables_of(space, "a") == {"a[0]": sb.Integer(0, 1)}
+
+
 def test_a_dict_space_that_lacks_a_variable_is_refused():
     with pytest.raises(ConfigError, match=r"wanted the values of mode .*, count"):
         world_of(Dict({"mode": Discrete(3), "cuont": Discrete(5)}), "mode", "count")

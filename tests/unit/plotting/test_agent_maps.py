@@ -68,6 +68,16 @@ def test_without_views_the_figure_says_so(run):
     assert "fused" not in by_agent
 
 
+@pytest.mark.parametrize("agents", [("a", "b"), ()])
+def test_before_the_first_measurement_the_maps_of_all_agents_say_so(run, agents):
+    made = run(rounds=0)
+    world, nothing = replace(made.world, agents=agents), msgspec.structs.replace(made.records[0], samples=[])
+    figure = agent_maps_figure([nothing], world, made.settings, None)
+    assert {title.split("\n")[0] for title in titles_of(figure)} >= {*agents, "all data", "truth"}
+    assert sum("no measurement" in text.get_text() for ax in figure.axes for text in ax.texts) == len(agents) + 1
+    figure.canvas.draw()
+
+
 def test_with_many_agents_four_have_maps_and_all_have_errors(run):
     made = run(robots=9, rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made))

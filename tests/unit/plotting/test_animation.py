@@ -243,14 +243,15 @@ LONG = "milligrams of nitrate nitrogen per kilogram of dry soil"
 
 
 @pytest.mark.parametrize("unit", ["", "m", "mg/(m² d)", "µmol photons/(m² s)", LONG])
-def test_titles_are_legible_and_end_before_the_next(run, unit):
+def test_titles_are_legible_and_end_before_the_labels_of_colour_bars(run, unit):
     made, lattice = run(truth="none"), lattice_over(run().world, 20)
     layers = [_Layer("Mean", lattice, [None]), _Layer("Std. deviation", lattice, [None], is_deviation=True)]
     with style.applied():
         figure = _Scene(made.records, replace(made.world, unit=unit), layers).figure
     titles = [ax._left_title for ax in figure.axes[:3]]
     boxes = [title.get_window_extent() for title in titles]
-    for title, box, end in zip(titles, boxes, [boxes[1].x0, boxes[2].x0, figure.bbox.x1], strict=True):
+    bars = [ax.get_window_extent().x1 for ax in figure.axes[3:5]]
+    for title, box, end in zip(titles, boxes, [*bars, figure.bbox.x1], strict=True):
         assert box.x1 < end
         assert title.get_fontsize() >= 7.0
     names = ["Mean", "Std. deviation", "Best measurement"]

@@ -15,12 +15,14 @@ from swarmbo.plotting.animation import render_frames
 from swarmbo.plotting.belief_map import belief_map_figure, plot_error, plot_mean, plot_std, plot_truth
 from swarmbo.plotting.history import belief_after, failures, measured_places, measurements
 from swarmbo.plotting.maps import (
+    Lattice,
     draw_bases,
     frame_map,
     lattice_order,
     lattice_over,
     plot_field,
     plot_findings,
+    plot_lattice,
     plot_paths,
 )
 from swarmbo.spaces import Domain
@@ -53,6 +55,27 @@ def test_places_far_outside_the_map_do_not_stretch_the_figure(run):
     figure.canvas.draw()
     box = figure.get_tightbbox()
     assert max(box.width / figure.get_figwidth(), box.height / figure.get_figheight()) < 1.2
+
+
+@pytest.mark.parametrize("robots", [4, 25])
+def test_the_title_is_above_the_panels_for_any_number_of_robots(run, robots):
+    made = run(robots=robots, rounds=0)
+    square = replace(made.world, domain=Domain(np.zeros(2), np.full(2, 800.0)))
+    figure = belief_map_figure(made.records, square, made.settings)
+    figure.draw_without_rendering()
+    top = max(ax.get_tightbbox().y1 for ax in figure.axes if ax.get_title(loc="left"))
+    assert figure._suptitle.get_window_extent().y0 > top + 3.0
+
+
+def test_numbers_that_agree_in_many_digits_have_short_labels_beside_a_map():
+    with style.applied():
+        x, ax = np.linspace(0.0, 1.0, 20), style.new_figure(4.0, 4.0).subplots()
+        lattice = Lattice(x, x, np.ones((20, 20), dtype=bool))
+        plot_lattice(ax, lattice, 1e9 + 1e-3 * lattice.points[:, 0], label="value")
+        ax.figure.canvas.draw()
+        bar = ax.figure.axes[1].yaxis
+    labels = [text.get_text() for text in bar.get_ticklabels()]
+    assert ("0.0002" in labels, bar.get_offset_text().get_text()) == (True, "+1e9")
 
 
 def test_long_names_neither_widen_a_figure_nor_exceed_it(run):
@@ -161,6 +184,8 @@ def test_at_scattered_sites_the_ground_truth_is_drawn_as_discs_and_the_belief_is
     assert len(ax.images) == 0
     np.testing.assert_array_equal(discs.get_offsets(), world.points)
     np.testing.assert_array_equal(discs.get_array(), world.values)
+    (errors,) = plot_field(axes(), world.points, world.values, colours=style.ERROR_COLOURS).collections
+    assert discs.get_edgecolors()[0].min() == 1.0 > errors.get_edgecolors()[0, :3].max()  # an error near 0 is white
     lattice = lattice_over(world, 60)
     distance = np.linalg.norm(lattice.points[:, None] - world.points[None], axis=2).min(axis=1)
     shown = lattice.shown.ravel()

@@ -1,5 +1,7 @@
 """Regret and best values of one run, and of compared methods."""
 
+import itertools
+
 import msgspec
 import numpy as np
 import pytest
@@ -127,6 +129,21 @@ def test_best_values_that_approach_zero_over_orders_of_magnitude_have_a_logarith
     ax.figure.canvas.draw()
 
 
+def test_a_wide_band_does_not_set_a_logarithmic_axis_and_its_labels_do_not_overlap():
+    best = [-1e-10, -1e-12, -1e-14, -2e-18]
+    records = joint_records(best, best)
+    first = msgspec.structs.replace(records[0].recommendation, std=1e-3)
+    records[0] = msgspec.structs.replace(records[0], recommendation=first)
+    figure = regret_figure(records, World(LINE))
+    figure.canvas.draw()
+    ax = figure.axes[0]
+    assert ax.get_yscale() == "symlog"
+    assert -1e-9 < ax.get_ylim()[0] < -1e-10
+    assert 0.0 < ax.get_ylim()[1] < 1e-15
+    boxes = [text.get_window_extent() for text in ax.get_yticklabels() if text.get_text()]
+    assert all(low.y1 <= high.y0 + 1.0 for low, high in itertools.pairwise(boxes))
+
+
 def panels_of(figure):
     return [ax.get_title(loc="left") for ax in figure.axes]
 
@@ -137,7 +154,7 @@ def test_only_known_quantities_have_a_panel_and_four_panels_have_two_rows(run):
     silent = [msgspec.structs.replace(one, measurement=None, declined=True) for one in made.records[0].samples]
     declined = [msgspec.structs.replace(record, samples=silent) for record in made.records]
     figure = regret_figure(declined, made.world)
-    assert panels_of(figure) == ["Found", "Regret", "Map error", "Energy"]
+    assert panels_of(figure) == ["Found", "Regret", "Map error", "Participation"]
     assert figure.get_figwidth() < 10
 
 
@@ -231,6 +248,13 @@ def test_differences_of_mean_regret_have_their_own_row_if_known():
     bottom = figure.axes[4]
     assert bottom.get_xlabel() == "difference of mean regret (m)"
     np.testing.assert_array_equal(bottom.get_lines()[2].get_xydata(), [[-7.0, 0.0]])
+
+
+def test_a_problem_without_the_reference_has_no_statement_about_better_and_worse():
+    many = [curves("hills", "team"), curves("hills", "greedy"), curves("soil", "greedy")]
+    figure = comparison_figure(many, [Difference("hills", "greedy", 1.0, 0.5, 2.0)], "team")
+    titles = [ax.get_title(loc="center") for ax in figure.axes[2:]]
+    assert titles == ["right of zero: worse than team", "nothing to compare with team"]
 
 
 def test_a_regret_of_zero_has_a_linear_scale():

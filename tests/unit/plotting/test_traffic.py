@@ -100,6 +100,8 @@ def test_restarts_are_marked_in_their_round():
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert sorted(labels) == ["a process started again", "refused", "repeated"]
+    frame = ax.get_legend().get_frame()  # lines and shades do not cross the legend
+    assert (ax.get_legend().get_frame_on(), frame.get_alpha()) == (True, 1.0)
 
 
 def test_there_is_a_panel_for_each_kind_of_fault_that_occurred():

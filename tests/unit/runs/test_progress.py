@@ -224,6 +224,18 @@ def test_a_measurement_above_the_maximum_is_shown_with_its_round_and_reason(tmp_
     assert only_known["reference optimum"] == "1 u"
 
 
+def test_large_values_keep_the_digits_that_differ(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    best = msgspec.structs.replace(summary.best, mean=1e9 + 0.0029)
+    found = msgspec.structs.replace(summary.best, mean=1e9 + 0.0027, std=4.3e-5)
+    rows = dict(report_rows(msgspec.structs.replace(summary, best=best, recommendation=found, maximum=1e9 + 0.0028)))
+    assert rows["best measurement"].startswith("1,000,000,000.0029 u at ")
+    assert rows["true maximum"] == "1,000,000,000.0028 u"
+    texts = [quantity(value, "", 13.0) for value in (1021.14, 0.123456, -5651078104883.9, 2e9 + 200)]
+    assert texts == ["1,021.1", "0.1235", "-5,651,078,104,884.0", "2,000,000,200.0"]
+    assert (quantity(-5651078104883.9, "m"), quantity(2345678.91, "m")) == ("-5.65108e+12 m", "2,345,678.9 m")
+
+
 @pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize("number", [2, 12, 24])
 def test_all_values_of_the_best_point_are_shown_at_any_width(tmp_path, bump_scenario, columns, number):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.boundary.coordinates import LocalProjection
 from swarmbo.cli import app
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
 from swarmbo.survey.output import survey_figure
 from swarmbo.survey.plan import left_out_rmse
@@ -132,6 +132,18 @@ def test_a_map_is_true_to_scale_except_for_samples_on_a_line(side, ratio):
     assert box.height / box.width == pytest.approx(ratio, rel=0.2)
 
 
+def test_a_map_has_whole_coordinates_and_colours_of_the_std_from_zero(drawn):
+    places = np.column_stack([np.full(20, 5e5), np.linspace(5.4e6, 5.403e6, 20)])
+    samples = Samples(places, np.sin(np.arange(20.0)), None, Coordinates(("easting", "northing")), "q")
+    figure = survey_figure(plan_next(samples))
+    figure.canvas.draw()
+    left, right = figure.axes[:2]
+    assert {"5401000", "5402000"} <= {text.get_text() for text in left.get_yticklabels()}
+    assert left.yaxis.get_offset_text().get_text() == ""
+    assert {text.get_rotation() for text in left.get_xticklabels()} == {45.0}  # so that they do not overlap
+    assert right.images[0].norm.vmin == 0.0 < left.images[0].norm.vmax
+
+
 def test_proposals_close_to_the_date_line_can_be_read_again(tmp_path):
     rng, low = np.random.default_rng(0), np.array([-179.995, 50.0])
     rows = [(*place, np.sin(10.0 * place[0])) for place in low + [0.09, 0.1] * rng.random((25, 2))]
@@ -222,6 +234,17 @@ def test_noise_per_row_is_used():
         found = plan_next(Samples(places, values, given, Coordinates(("x", "y")), "v")).map
         errors.append(np.sqrt(np.nanmean((found.mean - found.x / 50.0) ** 2)))
     assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("mark", [-9999, 9999, -999])
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_marks_of_gaps_in_the_noise_mean_unknown_noise(tmp_path, mark, is_stated):
+    lines = [f"{i},{i * i % 7},{i % 3},{mark if i == 4 else 0.1}" for i in range(12)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["x_m,y_m,v,noise_std", *lines]) + "\n")
+    with pytest.warns(DataWarning, match=f"noise of rows of .* is unknown: 1 with {mark} in 'noise_std'"):
+        samples = read_samples(path, "v", missing=[mark] if is_stated else None)
+    np.testing.assert_array_equal(samples.noise_std, [np.nan if i == 4 else 0.1 for i in range(12)])
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.7, 1e-7, -3.0])
