@@ -45,14 +45,17 @@ _INITIAL_NEAR = 4  # the same with a present setting, which is the first point
 _MOST_ROUNDS = 10**9
 
 _NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
-_OF_PROBLEM = ("bounds", "outcomes", "variable_owners", "no_go", "constraints", "limits")
+_OF_GRAPH = ("bounds", "outcomes", "variable_owners")
+_OF_PROBLEM = (*_OF_GRAPH, "no_go", "constraints", "limits")
 _ARGUMENTS = (*_OF_PROBLEM, *SLOTS, *_NUMBERS, *_NEAR)
+WITH_PROBLEM = tuple(name for name in _ARGUMENTS if name not in _OF_GRAPH)
 _MAXIMISES = "none: teams maximise; to minimise, tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for forbidden points, and None as the outcome of a failed evaluation"
 _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
     **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team takes these, as it makes its problem
+    **dict.fromkeys(_OF_GRAPH, "none, as the Problem, the field or the environment states it"),
     "limits": "a Team, as an agent does not learn limits",
     **dict.fromkeys(("aim", "level"), "the environment's task and level, or an acquisition with this aim"),
 }

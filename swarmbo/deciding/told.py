@@ -210,8 +210,7 @@ class AgentInputs:
         own = {} if point is None else values.table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted only its own: {list(self.variables)}", at="$.point")
-        if own:
-            point = {**self.problem.named(log.requested_query(query_id).place), **own}
+        point = {**self.problem.named(log.requested_query(query_id).place), **own} if own else None
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None

@@ -712,7 +712,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "decides centrally"
     yield "limits", lambda a: Agent("a", a.problem, limits={"load": (None, 1.0)}), ConfigError, "wanted a Team, as"
-    yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted it in the agent's problem"
+    yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted none, as the Problem"
     yield "argument", lambda a: Agent("a", a.problem, bound=1), ConfigError, "wanted some of belief, acq"
     yield "faults", lambda a: Agent("a", a.problem, transport=sb.Faults()), ConfigError, "as agents use real links"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"

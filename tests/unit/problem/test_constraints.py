@@ -20,7 +20,7 @@ from scipy.spatial.distance import pdist
 
 import swarmbo as sb
 from swarmbo.belief.model.limits import probably_violated, without_better_infeasible
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, DataWarning
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
 from swarmbo.problem.data import Dataset
@@ -142,6 +142,17 @@ def test_every_query_and_recommendation_keeps_every_constraint(problem, by_facto
         score = query.point["x"] - query.point["y"]
         team.tell(query, {"f": score, "g": 0.0} if by_factor else score)
     assert all(kept(one, pairs(space, team.recommend().point)) for one in problem.constraints[:-1])
+
+
+@pytest.mark.parametrize("coordination", ["admm", "refined-max-sum"])
+def test_a_maximum_on_the_border_of_a_constraint_is_found_with_choices_and_several_factors(coordination):
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "c"], "g": ["y", "c"]})
+    space, rule = {"x": (0.0, 1.0), "y": (0.0, 1.0), "c": sb.Categorical(["a", "b"])}, {"x": 1.0, "y": 1.0}
+    team = sb.Team(graph, space, constraints=[Linear(weights=rule, at_most=0.5)], coordination=coordination, seed=0)
+    for _ in range(20):
+        x, c, y = (query := team.ask()).point.values()
+        team.tell(query, -((x - 0.6) ** 2) - (y - 0.5) ** 2 + (c == "b"))
+    assert 0.8195 < np.max(team.history.totals) <= 0.82 + 1e-12  # at x = 0.3, y = 0.2, c = b
 
 
 def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
@@ -406,6 +417,12 @@ class TestLimitsOnMeasuredQuantities:
         X = np.random.default_rng(0).random((12, 2))
         team.attach(X, X.sum(axis=1), constraints={"load": 0.02 + ((X - 0.3) ** 2).sum(axis=1)})
         assert pdist([[*query.point.values()] for query in team.ask(8)]).min() > 0.04
+
+    def test_a_limit_without_any_value_of_its_quantity_gives_a_warning(self):
+        team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0, initial=1)
+        team.attach([[0.1], [0.4], [0.9]], [0.0, 1.0, 0.5])
+        with pytest.warns(DataWarning, match=r"\$\.limits\.load: got no value with any of 3 evaluations"):
+            team.ask()
 
     def test_a_point_that_violated_a_limit_is_not_recommended_although_its_mean_is_higher(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
