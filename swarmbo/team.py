@@ -14,7 +14,7 @@ from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
-from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, WITH_PROBLEM, refuse_unknown, settings_again
+from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
 from swarmbo.deciding.team_state import STATE_VERSION, atomic, read_state, require_same, warn_of_aim
 from swarmbo.deciding.told import quantities_in
 from swarmbo.errors import ConfigError, SwarmboError
@@ -138,7 +138,7 @@ class Team(AskTell):
     ) -> None:
         if isinstance(graph, Problem):
             stated = {"bounds": bounds, "outcomes": outcomes, "variable_owners": variable_owners}
-            refuse_unknown({name: one for name, one in stated.items() if one is not None} | unknown, WITH_PROBLEM)
+            refuse_unknown({name: one for name, one in stated.items() if one is not None} | unknown, without=stated)
             problem = graph
         else:
             refuse_unknown(unknown)

@@ -117,8 +117,8 @@ def greedy_picks(
 ) -> ViewSteps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
     """Sequential greedy choices: the best place of each agent in turn, none twice, given the earlier choices.
 
-    Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. Agents that do not
-    abstain but have no free place are in the returned list. ``fast`` is the result of ``fast_belief``; None: compute it.
+    Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. The returned list has
+    the agents without a free place that do not abstain. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
     everywhere, numbers = situation.numbered

@@ -208,7 +208,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
 
 def _matched(situation: Situation, agents: Collection[str]) -> Spots:
-    """Distinct places for as many agents without a price as possible, and for others if that leaves out none of them."""
+    """Distinct places for as many agents as possible, or at least for as many of those without a price."""
     wanted = {agent: situation.candidates[agent] for agent in situation.movers if agent in agents}
     bound = matched({agent: places for agent, places in wanted.items() if agent not in situation.prices})
     claims = matched(wanted)

@@ -2,8 +2,8 @@
 
 An expression becomes nested functions of the variables' values. Permitted are numbers, texts, ``True`` and ``False``;
 ``+ - * / // % **`` on numbers; comparisons, ``in`` with a literal list, ``and``, ``or``, ``not``, ``… if … else …``;
-``abs``, ``min``, ``max``, ``round``, ``bool`` of numbers, ``int`` and ``float`` of numbers or a text. Integers and finite
-results beyond 1e200 are refused at every step, and so is rounding to more digits, so that every step is fast.
+``abs``, ``min``, ``max``, ``round``, ``bool`` of numbers; ``int`` and ``float`` of numbers and texts. Integers and
+finite results beyond 1e200 are refused at every step, and so is rounding to more digits, so that every step is fast.
 """
 
 import ast

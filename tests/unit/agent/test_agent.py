@@ -740,6 +740,18 @@ def test_invalid_arguments_of_an_agent_are_refused_in_one_line(
         act(case.agents["a"])
 
 
+def test_an_agent_without_variables_may_tell_an_empty_point():
+    case = Case({"f": ["x", "y"]}, {"f": "b"}, variable_owners={"x": "a", "y": "a"})
+    ((query_id, point),) = case.ask_all()
+    outcomes = case.outcomes(point)
+    assert not case.agents["b"].variables
+    case.agents["b"].tell(query_id, outcomes, point={})
+    case.team.tell(query_id, outcomes)
+    case.ask_all()
+    assert case.agents["a"].log.history.X.tolist() == case.team.history.X.tolist()
+    assert len(case.team.history) == 1
+
+
 def test_the_place_of_variables_is_kept_until_an_outcome_arrives():
     """Even for an agent that sets a variable but owns no factor."""
     scopes, owners, setters = {"f": ["a", "b"], "g": ["b", "c"]}, {"f": "a", "g": "a"}, {"a": "a", "b": "a", "c": "c"}
