@@ -103,7 +103,7 @@ class SolveReport(msgspec.Struct, frozen=True):
     """Report of an agreement.
 
     Args:
-        status: ``exact``: proved optimal. ``converged``: messages stopped changing; ADMM: copies agree, or none need to.
+        status: ``exact``: proved optimal. ``converged``: messages stopped changing; ADMM: copies agree or need not.
             ``max_rounds``: messages still changed. ``infeasible``: the choice is forbidden, see ``violated``; with
             exact methods, all choices are. ``sequential``: agents chose given earlier choices. ``not_needed``: no
             message was needed. ``centralised``: one process with all factors chose; no messages are counted.

@@ -155,6 +155,17 @@ def test_a_maximum_on_the_border_of_a_constraint_is_found_with_choices_and_sever
     assert 0.8195 < np.max(team.history.totals) <= 0.82 + 1e-12  # at x = 0.3, y = 0.2, c = b
 
 
+@pytest.mark.parametrize("scopes", [{"f": ["x", "c"], "g": ["y", "c"]}, {"f": ["x", "y", "c"]}])
+def test_a_maximum_on_the_border_of_a_region_is_found(scopes):
+    graph, shut = sb.FactorGraph.from_scopes(scopes), sb.NoGoBox(low=(0.4, 0.3), high=(0.9, 0.8), variables=("x", "y"))
+    space = {"x": (0.0, 1.0), "y": (0.0, 1.0), "c": sb.Categorical(["a", "b"])}
+    team = sb.Team(graph, space, no_go=[shut], seed=1)
+    for _ in range(20):
+        point = (query := team.ask()).point
+        team.tell(query, -((point["x"] - 0.6) ** 2) - (point["y"] - 0.5) ** 2 + (point["c"] == "b"))
+    assert 0.9595 < np.max(team.history.totals) <= 0.96 + 1e-4  # at x = 0.4, y = 0.5 or x = 0.6, y = 0.3
+
+
 def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
     graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
     budget = sb.Linear(weights=dict.fromkeys(NAMES, 1.0), at_most=1.5)
