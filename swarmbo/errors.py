@@ -127,7 +127,7 @@ class CompilingWarning(SwarmboWarning):
 
 
 class DataWarning(SwarmboWarning):
-    """Data are missing, were changed or are not shown completely: for instance, rows or an animation are left out.
+    """Data were changed or are not shown completely: for instance, rows or an animation are left out.
 
     The message has the data and the reason.
 

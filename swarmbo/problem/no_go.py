@@ -236,8 +236,8 @@ class Limit:
     region: "Region"
     columns: Int[np.ndarray, " s"]
     bounds: Domain
-    margin: float = 3e-4  # small, as maxima are on borders
-    bend: float = 3e-3  # wide enough for climbs along a border
+    margin: float = 0.01
+    bend: float = 0.01
     steepness: float = 40.0
 
     def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:

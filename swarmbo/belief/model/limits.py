@@ -1,6 +1,5 @@
 """Limits on measured quantities (black-box constraints): one model each, and the region of probable violations."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -15,7 +14,6 @@ from swarmbo.belief.model import transforms
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import excess_of
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import DataWarning
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.problem.coding import Coding
 from swarmbo.problem.data import Dataset
@@ -102,10 +100,6 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
     optimism = optimistic_stds(situation)
     for column, (name, (low, high)) in enumerate(ranges.items()):
         known = np.isfinite(measured[:, column])
-        if len(known) >= _FEWEST and not known.any():
-            got = f"$.limits.{name}: got no value with any of {len(known)} evaluations, so the limit has no effect"
-            fix = "wanted tell(…, constraints={quantity: value}), or infos[agent]['constraints']"
-            warnings.warn(f"{got}; {fix}", DataWarning, stacklevel=2)
         if int(known.sum()) < _FEWEST or not standardisation(measured[known, column])[2]:
             continue  # equal measurements do not determine a unit for the model
         rounds = np.zeros(len(known)) if inside.history.rounds is None else inside.history.rounds

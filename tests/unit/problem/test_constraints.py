@@ -20,7 +20,7 @@ from scipy.spatial.distance import pdist
 
 import swarmbo as sb
 from swarmbo.belief.model.limits import probably_violated, without_better_infeasible
-from swarmbo.errors import ConfigError, DataWarning
+from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
 from swarmbo.problem.data import Dataset
@@ -153,17 +153,6 @@ def test_a_maximum_on_the_border_of_a_constraint_is_found_with_choices_and_sever
         x, c, y = (query := team.ask()).point.values()
         team.tell(query, -((x - 0.6) ** 2) - (y - 0.5) ** 2 + (c == "b"))
     assert 0.8195 < np.max(team.history.totals) <= 0.82 + 1e-12  # at x = 0.3, y = 0.2, c = b
-
-
-@pytest.mark.parametrize("scopes", [{"f": ["x", "c"], "g": ["y", "c"]}, {"f": ["x", "y", "c"]}])
-def test_a_maximum_on_the_border_of_a_region_is_found(scopes):
-    graph, shut = sb.FactorGraph.from_scopes(scopes), sb.NoGoBox(low=(0.4, 0.3), high=(0.9, 0.8), variables=("x", "y"))
-    space = {"x": (0.0, 1.0), "y": (0.0, 1.0), "c": sb.Categorical(["a", "b"])}
-    team = sb.Team(graph, space, no_go=[shut], seed=1)
-    for _ in range(20):
-        point = (query := team.ask()).point
-        team.tell(query, -((point["x"] - 0.6) ** 2) - (point["y"] - 0.5) ** 2 + (point["c"] == "b"))
-    assert 0.9595 < np.max(team.history.totals) <= 0.96 + 1e-4  # at x = 0.4, y = 0.5 or x = 0.6, y = 0.3
 
 
 def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
@@ -428,12 +417,6 @@ class TestLimitsOnMeasuredQuantities:
         X = np.random.default_rng(0).random((12, 2))
         team.attach(X, X.sum(axis=1), constraints={"load": 0.02 + ((X - 0.3) ** 2).sum(axis=1)})
         assert pdist([[*query.point.values()] for query in team.ask(8)]).min() > 0.04
-
-    def test_a_limit_without_any_value_of_its_quantity_gives_a_warning(self):
-        team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0, initial=1)
-        team.attach([[0.1], [0.4], [0.9]], [0.0, 1.0, 0.5])
-        with pytest.warns(DataWarning, match=r"\$\.limits\.load: got no value with any of 3 evaluations"):
-            team.ask()
 
     def test_a_point_that_violated_a_limit_is_not_recommended_although_its_mean_is_higher(self):
         team = sb.Team(None, {"x": (0.0, 1.0)}, limits={"load": (None, 0.5)}, seed=0)
