@@ -136,14 +136,14 @@ class Team(AskTell):
         safe: "Safe | Mapping[str, float] | None" = None,
         **unknown: object,
     ) -> None:
-        refuse_unknown(unknown)
-        if not isinstance(graph, Problem):
+        if isinstance(graph, Problem):
+            stated = {"bounds": bounds, "outcomes": outcomes, "variable_owners": variable_owners}
+            refuse_unknown({name: one for name, one in stated.items() if one is not None} | unknown, without=stated)
+            problem = graph
+        else:
+            refuse_unknown(unknown)
             mode = "total" if outcomes is None else outcomes
             problem = Problem.of(graph, {} if bounds is None else bounds, variable_owners, mode)
-        else:
-            problem = graph
-        if problem is graph and not (bounds is None and outcomes is None and variable_owners is None):
-            raise ConfigError("got bounds, outcomes or owners; wanted them in the Problem alone", at="$.graph")
         problem = problem if no_go is None else problem.with_no_go(no_go)
         problem = problem if constraints is None else problem.with_constraints(constraints)
         problem = problem if limits is None else problem.with_limits(limits)

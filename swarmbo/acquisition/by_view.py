@@ -16,6 +16,7 @@ Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
 ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
 FitsValue = Callable[[str, Any], bool]  # True if an agent's value is admissible
+_NO_PLACE = -1  # instead of a row
 
 
 def is_row(row: Any, n_rows: int) -> bool:
@@ -113,11 +114,11 @@ def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 
 def greedy_picks(
     situation: Situation, choose: Chooser, fast: PlaceBelief | None = None
-) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
+) -> ViewSteps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
     """Sequential greedy choices: agent by agent, the best location that is not taken, given the earlier choices.
 
-    Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. Abstaining agents and
-    those without a free place are missing. ``fast`` is the result of ``fast_belief``; None: compute it.
+    Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. The returned list has
+    the agents without a free place that do not abstain. ``fast`` is the result of ``fast_belief``; None: compute it.
     """
     candidates, belief = situation.candidates, fast_belief(situation, situation.belief) if fast is None else fast
     everywhere, numbers = situation.numbered
@@ -126,17 +127,20 @@ def greedy_picks(
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, view = candidates[agent], view_of(belief, agent)
-        used = every[[first[other] + row for other, row in before.items() if row is not None]]
+        used = every[[first[other] + row for other, row in before.items() if row not in (None, _NO_PLACE)]]
         is_free = np.ones(len(everywhere), dtype=bool)
         is_free[used] = False
         left = np.flatnonzero(is_free[numbers[agent]])
+        if not len(left):
+            return None if agent in situation.prices and choose(agent, view, places) is None else _NO_PLACE
         if len(used):
             view = view.condition_on_pending(relevant_places(view, places, everywhere[used], situation.domain))
-        chosen = choose(agent, view, places[left]) if len(left) else None
+        chosen = choose(agent, view, places[left])
         return None if chosen is None else int(left[chosen])
 
     def fits(agent: str, row: Any) -> bool:
-        return row is None or is_row(row, len(candidates[agent]))
+        return row in (None, _NO_PLACE) or is_row(row, len(candidates[agent]))
 
     rows = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
-    return {agent: candidates[agent][row] for agent, row in rows.items() if row is not None}
+    picks = {agent: candidates[agent][row] for agent, row in rows.items() if row not in (None, _NO_PLACE)}
+    return picks, [agent for agent, row in rows.items() if row == _NO_PLACE]

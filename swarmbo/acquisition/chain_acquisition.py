@@ -1,7 +1,7 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -127,14 +127,12 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     def _problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
-        picks = yield from greedy_picks(situation, self._best(situation), fast)
-        # an agent that cannot abstain needs a place, or the set of measuring agents would change
-        bound = [agent for agent in situation.movers if agent not in situation.prices]
-        in_turn = picks if picks.keys() >= {*bound} else None
+        picks, left_out = yield from greedy_picks(situation, self._best(situation), fast)
+        in_turn = None if left_out else picks
         groups, places = self._territories(situation, in_turn or {})
-        if not places.keys() >= {*bound}:  # other territories may have a place for each of them
-            claims = matched({agent: situation.candidates[agent] for agent in bound})
-            if len(claims) == len(bound):
+        if left_out:  # other territories may have a place for more agents
+            claims = _matched(situation, picks.keys() | {*left_out})
+            if not places.keys() >= claims.keys():
                 groups, places = self._territories(situation, claims)
         if not groups:
             return None
@@ -198,6 +196,14 @@ class ChainAcquisition(Acquisition, frozen=True):
             if not idle:
                 return groups, places
             agents = tuple(assigned)  # the chain without idle agents differs
+
+
+def _matched(situation: Situation, agents: Collection[str]) -> Spots:
+    """Distinct places for as many agents as possible, or at least for as many of those without a price."""
+    wanted = {agent: situation.candidates[agent] for agent in situation.movers if agent in agents}
+    bound = matched({agent: places for agent, places in wanted.items() if agent not in situation.prices})
+    claims = matched(wanted)
+    return claims if len(claims.keys() - situation.prices.keys()) == len(bound) else bound
 
 
 def require_level(world: float | None, own: float | None) -> float:

@@ -141,7 +141,7 @@ def with_limits(functions: BoxFunctions, limits: Sequence[Limit], spread: Mappin
             joined[factor] = tuple(graph.variables[column] for column in columns)
         inside = tuple(scope.index(column) for column in columns)
         weight = limit.steepness * weights.get(factor, steepest)
-        penalties.setdefault(factor, []).append(Penalty(partial(_depth_within, limit), inside, limit.margin, weight))
+        penalties.setdefault(factor, []).append(Penalty(partial(_depth_within, limit), inside, limit.bend, weight))
     if joined:
         owners = (graph.variable_owner(scope[0]) for scope in joined.values())
         graph = FactorGraph(

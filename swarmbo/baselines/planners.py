@@ -80,7 +80,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""
-        points = yield from greedy_picks(situation, acquisition.alone(situation))
+        points, _ = yield from greedy_picks(situation, acquisition.alone(situation))
         return Decision(points, SolveReport(status="sequential", rounds=max(len(situation.movers) - 1, 0)))
 
 

@@ -138,7 +138,7 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
             bounds[outcome.part] = total(np.array([values[f] for f in graph.components[outcome.part].factors]))
         else:
             return None
-    return sum(bounds.values())
+    return sum(bounds[part] for part in sorted(bounds))  # outcomes may be in any order
 
 
 def partial_solution(graph: FactorGraph, tables: Tables, chosen: Mapping[str, int], report: SolveReport) -> Solution:

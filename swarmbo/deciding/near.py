@@ -230,13 +230,14 @@ def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:
     reach, shares = np.full((2, len(names)), np.inf)
     wanted = "a number > 0 in the variable's unit, a share of its axis such as '10%', or a table (0 keeps a value)"
     limits = table(given, "{variable: limit}", at) if is_table else {} if given is None else {"*": given}
-    if strange := [pattern for pattern in limits if not any(fnmatchcase(name, pattern) for name in names)]:
+    # a name is not a pattern: agent[0] would match agent0, but not itself
+    patterns = {one: [one] if one in names else [name for name in names if fnmatchcase(name, one)] for one in limits}
+    if strange := [pattern for pattern, own in patterns.items() if not own]:
         raise ConfigError(f"got {strange[0]!r}; wanted some of {short(list(names))}", at=at)
     for column, name in enumerate(names):
-        patterns = [pattern for pattern in limits if fnmatchcase(name, pattern)]
-        if not patterns:
+        if not (matching := [pattern for pattern, own in patterns.items() if name in own]):
             continue
-        pattern = name if name in limits else patterns[-1]
+        pattern = name if name in limits else matching[-1]
         limit, variable = limits[pattern], problem.variables[name]
         axis, is_share = variable.axis, isinstance(limit, str) and limit.endswith("%")
         number = finite(limit.removesuffix("%")) if is_share else reported_number(limit)

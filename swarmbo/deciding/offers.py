@@ -13,7 +13,7 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError, TransportError
 from swarmbo.problem import Problem
-from swarmbo.spaces import Domain, PlaceTable
+from swarmbo.spaces import Domain, PlaceTable, first_of_each, place_keys, unique_places
 from swarmbo.worlds import Offers
 
 Places = Float[np.ndarray, "k d"]  # physical
@@ -50,7 +50,7 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Places | None:
 
 
 def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
-    """Check a user's locations for an agent; they may lie near the box."""
+    """Check a user's locations for an agent, and drop repeated ones; they may lie near the box."""
     places, d = real_array(given), domain.n_dims
     places = np.zeros((0, d)) if places is not None and places.size == 0 else places
     if places is None or places.ndim != 2 or places.shape[1] != d:
@@ -59,7 +59,10 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
     if not (near := domain.is_near(places)).all():
         place = places[int(np.argmin(near))].tolist()
         raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers {domain.NEAR}")
-    return places + 0.0  # turns -0 into 0, as places are compared by their bytes
+    places = places + 0.0  # turns -0 into 0, as places are compared by their bytes
+    if len(first_of_each(place_keys(places))[0]) < len(places):
+        places = places[np.sort(np.unique(unique_places(places)[1], return_index=True)[1])]
+    return places
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:

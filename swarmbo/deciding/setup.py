@@ -1,7 +1,7 @@
 """Setup of a team: a problem, parts of known kinds or of a user's own, and a seed."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -45,7 +45,8 @@ _INITIAL_NEAR = 4  # the same with a present setting, which is the first point
 _MOST_ROUNDS = 10**9
 
 _NUMBERS, _NEAR = ("seed", "rounds", "initial"), ("start", "step_limit", "safe")
-_OF_PROBLEM = ("bounds", "outcomes", "variable_owners", "no_go", "constraints", "limits")
+_OF_GRAPH = ("bounds", "outcomes", "variable_owners")
+_OF_PROBLEM = (*_OF_GRAPH, "no_go", "constraints", "limits")
 _ARGUMENTS = (*_OF_PROBLEM, *SLOTS, *_NUMBERS, *_NEAR)
 _MAXIMISES = "none: teams maximise; to minimise, tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for forbidden points, and None as the outcome of a failed evaluation"
@@ -53,6 +54,7 @@ _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
     **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
     **dict.fromkeys(_OF_PROBLEM, "it in the agent's problem"),  # a team takes these, as it makes its problem
+    **dict.fromkeys(_OF_GRAPH, "none, as the Problem, the field or the environment states it"),
     "limits": "a Team, as an agent does not learn limits",
     **dict.fromkeys(("aim", "level"), "the environment's task and level, or an acquisition with this aim"),
 }
@@ -243,8 +245,11 @@ def check_ignored_settings(acquisition: Acquisition, team: Team) -> None:
             raise ConfigError(f"got {short(got)}, {why}", at=f"$.acquisition.{field}")
 
 
-def refuse_unknown(arguments: Mapping[str, object], known: Sequence[str] = _ARGUMENTS) -> None:
-    """Refuse arguments other than the known ones, by default those of a team."""
+def refuse_unknown(
+    arguments: Mapping[str, object], known: Sequence[str] = _ARGUMENTS, *, without: Collection[str] = ()
+) -> None:
+    """Refuse arguments other than the known ones, by default those of a team, ``without`` some."""
+    known = [name for name in known if name not in without]
     for name in [name for name in arguments if name not in known]:
         given, wanted = arguments[name], f"some of {', '.join(known)}{name_hint(name, known)}"
         raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")

@@ -210,8 +210,8 @@ class AgentInputs:
         own_values = {} if point is None else values.table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own_values if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted only its own: {list(self.variables)}", at="$.point")
-        if own_values:
-            point = {**self.problem.named(log.requested_query(query_id).place), **own_values}
+        place = self.problem.named(log.requested_query(query_id).place) if own_values else {}
+        point = {**place, **own_values} or None
         news = news_of(log, query_id, told._replace(outcome=outcome, point=point), self.factors)
         if news is None:
             return None

@@ -2,8 +2,8 @@
 
 An expression becomes nested functions of the variables' values. Permitted are numbers, texts, ``True`` and ``False``;
 ``+ - * / // % **`` on numbers; comparisons, ``in`` with a literal list, ``and``, ``or``, ``not``, ``… if … else …``;
-``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers, ``float("inf")``. Integers and finite
-results beyond 1e200 are refused at every step, and so is rounding to more digits, so that every step is fast.
+``abs``, ``min``, ``max``, ``round``, ``bool`` of numbers; ``int`` and ``float`` of numbers and texts. Integers and
+finite results beyond 1e200 are refused at every step, and so is rounding to more digits, so that every step is fast.
 """
 
 import ast
@@ -118,8 +118,6 @@ class Expression:
                 return lambda values: then(values) if condition(values) else otherwise(values)
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._comparison(ops, [left, *comparators], depth)
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" as text)], keywords=[]):
-                return lambda _: float(text)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (name, min(len(args), 3)) in _CALLED:
                 return self._arithmetic(_CALLED[name, min(len(args), 3)], args, depth)
             case ast.Call():
@@ -136,6 +134,8 @@ class Expression:
 
         def value(values: Values) -> Any:
             numbers = [part(values) for part in parts]
+            if function in (int, float) and isinstance(numbers[0], str):
+                numbers = [function(numbers[0])]
             for number in numbers:
                 if not isinstance(number, int | float):
                     raise TypeError(f"{number!r} is not a number")

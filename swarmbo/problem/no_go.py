@@ -229,14 +229,15 @@ class Region(Protocol):
 class Limit:
     """A region or constraint on some coordinates of a joint point, or on a location.
 
-    ``margin`` is the width around it over which a penalty bends from zero to its slope, in widths of the cube;
-    ``steepness`` is the slope within it, in spreads of the objective per side of the cube.
+    A penalty begins at the distance ``margin`` and bends, over the width ``bend``, from 0 to the slope ``steepness``.
+    Distances are in widths of the cube, the slope in spreads of the objective per side.
     """
 
     region: "Region"
     columns: Int[np.ndarray, " s"]
     bounds: Domain
     margin: float = 0.01
+    bend: float = 0.01
     steepness: float = 40.0
 
     def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:

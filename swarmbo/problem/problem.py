@@ -30,7 +30,9 @@ OutcomeMode = Literal["total", "per-factor"]
 _MOST_REGIONS = 1000
 _FEW, _COUNTED = 1_000, 100_000  # most allowed joint values of grids that are listed, and most that are looked at
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
-_BEND, _STEEP = 3e-3, 100.0  # margin and slope of constraints: steep, as moving points into them may cost utility
+# penalty of constraints: a small margin, as maxima are on borders; a bend wide enough for climbs along them; steep, as
+# moving points out may cost utility
+_MARGIN, _BEND, _STEEP = 1e-4, 3e-3, 100.0
 _SPREAD = 4096  # points spread over the bounds, to find allowed points
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
@@ -376,7 +378,10 @@ class Problem:
             return Limit(of, np.array(columns), self.box.part(columns), **bend)
 
         regions = [limit(region, region.variables) for region in self.no_go]
-        return (*regions, *(limit(one, one.scope, margin=_BEND, steepness=_STEEP) for one in self.constraints))
+        return (
+            *regions,
+            *(limit(one, one.scope, margin=_MARGIN, bend=_BEND, steepness=_STEEP) for one in self.constraints),
+        )
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, even outside of it."""

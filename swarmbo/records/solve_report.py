@@ -103,12 +103,12 @@ class SolveReport(msgspec.Struct, frozen=True):
     """Report of an agreement.
 
     Args:
-        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: messages still
-            changed. ``infeasible``: the choice is forbidden, see ``violated``; with exact methods, all choices are.
-            ``sequential``: agents chose given earlier choices. ``not_needed``: no message was needed. ``centralised``:
-            one process with all factors chose; no messages are counted. ``deadline``: agents acted by the messages
-            received in time. ``blocked``: agents waited for a failed one; those that had not finished have no choice,
-            or on a box their best start.
+        status: ``exact``: proved optimal. ``converged``: messages stopped changing; ADMM: copies agree or need not.
+            ``max_rounds``: messages still changed. ``infeasible``: the choice is forbidden, see ``violated``; with
+            exact methods, all choices are. ``sequential``: agents chose given earlier choices. ``not_needed``: no
+            message was needed. ``centralised``: one process with all factors chose; no messages are counted.
+            ``deadline``: agents acted by the messages received in time. ``blocked``: agents waited for a failed one;
+            those that had not finished have no choice, or on a box their best start.
         rounds: Successive steps of the method's own messages; parts of a graph run in parallel, and the longest counts.
             Max-sum: updates of the variables' and then the factors' messages. Exact: tables passed up between agents,
             then choices passed down. Sequential: choices that agents waited for. Messages before and after the method

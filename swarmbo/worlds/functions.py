@@ -122,6 +122,9 @@ class FunctionWorld(World):
 
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
+        if gone := [agent for agent in agents if agent not in (self._env.agents or agents)]:
+            wanted = "all agents to stay until the episode ends, as each one sets variables of the function"
+            raise ConfigError(f"got an environment that {gone[0]!r} has left; wanted {wanted}", at=_AT)
         codes = dict(zip(self.variables, self.place(point), strict=True))
         return {agent: self._forms[agent].action(codes) for agent in agents}
 

@@ -185,6 +185,14 @@ def test_limits_by_name_have_priority_over_patterns(stated):
     assert len({point["power"] for point in points}) == 4
 
 
+def test_a_name_with_brackets_has_its_own_limit():
+    space = {"x[0]": (0.0, 1.0), "x[1]": (0.0, 1.0), "x0": (0.0, 1.0)}
+    start = dict.fromkeys(space, 0.5)
+    points = asked(sb.Team(None, space, start=start, step_limit={"*": 0, "x[0]": 0.1}, seed=1), 4, lambda p: p["x[0]"])
+    assert {(point["x[1]"], point["x0"]) for point in points} == {(0.5, 0.5)}
+    assert len({point["x[0]"] for point in points}) == 4
+
+
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_safe_settings_keep_their_share_and_improve(outcomes):
     start = {"x": 8.0, "y": 5.0, "z": 9.0}

@@ -113,7 +113,8 @@ def probably_violated(situation: JointSituation, time: TimeAxis | None) -> tuple
             fitted, assured = fitted.condition_on_pending(inside.out.points, inside.out.rounds), -optimism
         region = ProbablyViolated(fitted, low, high, assured, situation.coding)
         columns = np.arange(situation.domain.n_dims)
-        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEPNESS))
+        width = _MARGIN * (1.0 + excess)
+        out.append(Limit(region, columns, situation.domain, margin=width, bend=width, steepness=_STEEPNESS))
     return tuple(out)
 
 

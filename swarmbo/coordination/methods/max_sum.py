@@ -42,9 +42,9 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     Args:
         rounds: Largest number of rounds on a part with loops, >= 1.
         damping: Share of the previous message that a new message keeps, in [0, 1); only on parts with loops.
-        tolerance: A part with loops has converged when no choice changes, and no message changes by more than this
-            share, >= 0, of its factor's spread. The spread is the largest minus the smallest entry, or that of the
-            messages to the factor if all its entries are equal.
+        tolerance: A part with loops has converged when no choice changes, and no damped message changes by more than
+            this share, >= 0, of its factor's spread. If ``damping`` is almost 1, a smaller one is needed. The spread is
+            the largest minus the smallest entry, or that of the messages to the factor if all its entries are equal.
         repairs: Most sweeps over the variables to repair and improve a choice, >= 0; only on parts with loops.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: agents
             wait for no message. At a deadline, they choose by the messages that they have received

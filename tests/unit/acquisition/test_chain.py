@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition.chain import assign, chains, divide, in_contact, shortest_path_order
+from swarmbo.acquisition.chain import assign, chains, divide, in_contact, matched, shortest_path_order
 
 
 def length(P: np.ndarray, path: list[int]) -> float:
@@ -194,6 +194,53 @@ def test_all_agents_measure_if_there_is_a_place_for_each(wanted):
         asked = team.ask({agent: places[list(own)] for agent, own in zip("abc", wanted, strict=True)}).points
         assert len(asked) == 3
         assert len({float(place[0]) for place in asked.values()}) == 3
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "mgm", {"kind": "max-sum", "mode": "asynchronous"}])
+def test_a_place_that_is_listed_several_times_counts_once(coordination):
+    decided = []
+    for copies in (1, 5):
+        team = sb.Team.for_field(["a", "b"], [0.0], [1.0], coordination=coordination, seed=0)
+        points = team.ask(dict.fromkeys("ab", [[0.3]] * copies)).points
+        decided.append(({agent: float(place[0]) for agent, place in points.items()}, team.last_report))
+    assert decided[0] == decided[1]
+    assert decided[0][0] == {"a": 0.3}
+
+
+@pytest.mark.parametrize("acquisition", ["information", "db-gp-ucb", "targeted-variance"])
+@pytest.mark.parametrize("known", [0, 3])
+def test_an_agent_whose_price_is_small_gets_its_only_place(acquisition, known):
+    batches = []
+    for prices in ({}, {"b": 1e-9}, {"a": 1e-9, "b": 1e-9}):
+        team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition=acquisition, seed=0)
+        team.attach([[0.0], [0.5], [1.0]][:known], [0.0, 3.0, -3.0][:known])
+        batches.append(team.ask({"a": [[0.28], [0.7]], "b": [[0.28]]}, prices=prices).points)
+    assert all({agent: float(x[0]) for agent, x in batch.items()} == {"a": 0.7, "b": 0.28} for batch in batches)
+
+
+def test_an_agent_that_abstains_even_alone_takes_no_place_from_others():
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], seed=0)
+    team.attach([[0.0], [0.5], [1.0]], [0.0, 3.0, -3.0])
+    points = team.ask({"a": [[0.42], [0.95]], "b": [[0.42]]}, prices={"b": 1e3}).points
+    assert {agent: float(x[0]) for agent, x in points.items()} == {"a": 0.42}
+
+
+@pytest.mark.parametrize("priced", [(), ("r0", "r3", "r5", "r8")])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_as_many_agents_measure_as_have_distinct_places(order, priced):
+    """Also agents whose measurements have a price, as no outcomes are known; but they leave others their places."""
+    agents, n_short = [f"r{n}" for n in range(10)], 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        pool = rng.random((12, 2))
+        wanted = {agent: pool[rng.permutation(12)[: rng.integers(1, 4)]] for agent in agents}
+        team = sb.Team.for_field(agents, [0.0] * 2, [1.0] * 2, acquisition=sb.DBGPUCB(markov_order=order), seed=0)
+        asked = team.ask(wanted, prices=dict.fromkeys(priced, 0.1)).points
+        bound = {agent: places for agent, places in wanted.items() if agent not in priced}
+        assert len(asked.keys() & bound.keys()) == len(matched(bound))
+        assert priced or len(asked) == len(matched(wanted))
+        n_short += len(matched(wanted)) < len(agents)
+    assert n_short > 3
 
 
 def test_an_agent_with_unlikely_places_only_measures_at_one_of_them():

@@ -712,7 +712,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "decides centrally"
     yield "limits", lambda a: Agent("a", a.problem, limits={"load": (None, 1.0)}), ConfigError, "wanted a Team, as"
-    yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted it in the agent's problem"
+    yield "outcomes", lambda a: Agent("a", a.problem, outcomes="total"), ConfigError, "wanted none, as the Problem"
     yield "argument", lambda a: Agent("a", a.problem, bound=1), ConfigError, "wanted some of belief, acq"
     yield "faults", lambda a: Agent("a", a.problem, transport=sb.Faults()), ConfigError, "as agents use real links"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
@@ -738,6 +738,18 @@ def test_invalid_arguments_of_an_agent_are_refused_in_one_line(
     case.ask_all()
     with pytest.raises(error, match=message):
         act(case.agents["a"])
+
+
+def test_an_agent_without_variables_may_tell_an_empty_point():
+    case = Case({"f": ["x", "y"]}, {"f": "b"}, variable_owners={"x": "a", "y": "a"})
+    ((query_id, point),) = case.ask_all()
+    outcomes = case.outcomes(point)
+    assert not case.agents["b"].variables
+    case.agents["b"].tell(query_id, outcomes, point={})
+    case.team.tell(query_id, outcomes)
+    case.ask_all()
+    assert case.agents["a"].log.history.X.tolist() == case.team.history.X.tolist()
+    assert len(case.team.history) == 1
 
 
 def test_the_place_of_variables_is_kept_until_an_outcome_arrives():

@@ -91,6 +91,16 @@ def test_mplp_falls_from_round_to_round_and_begins_below_the_sum_of_maxima(probl
         assert after <= before + slack(tables)
 
 
+def test_the_bound_of_many_parts_has_the_same_bits_by_messages() -> None:
+    graph = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}"] for n in range(12)}, {f"f{n}": "a" for n in range(12)})
+    method = sb.DSA(bound="mplp", variant="C", probability=0.3)  # parts end after different numbers of rounds
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        tables = {factor: rng.random(3) for factor in graph.factors}
+        central = method.solve(graph, tables, seed=seed).upper_bound
+        assert central == by_agents(method, graph, tables, seed=seed).upper_bound
+
+
 def test_a_combination_that_is_forbidden_stays_so_in_the_bound() -> None:
     """A ring of three: f and g forbid all but one value of y and z, h is soft and has by far the largest spread."""
     graph = sb.FactorGraph.from_scopes(TRIANGLE)

@@ -39,6 +39,22 @@ def test_a_team_maximises_a_function_for_any_division_of_its_variables(structure
     assert max(team.history.totals) > 310.0  # a plane: its best corner is found soon
 
 
+def test_an_environment_that_an_agent_left_is_refused():
+    env = function_v0.parallel_env(function="camel", max_cycles=4)
+    team, (observations, infos) = sb.Team.for_env(env, seed=0), env.reset(seed=0)
+    env.agents.remove("agent_1")
+    with pytest.raises(ConfigError, match="got an environment that 'agent_1' has left; wanted all agents to stay"):
+        team.act(observations, infos)
+
+
+def test_structure_and_outcomes_of_an_environment_cannot_be_stated_again():
+    for name, given in {"outcomes": "total", "bounds": BOUNDS, "variable_owners": {}}.items():
+        with pytest.raises(ConfigError, match=rf"^\$\.{name}: unknown argument, got .*; wanted none, as the Problem"):
+            sb.Team.for_env(function_v0.parallel_env(function="camel"), **{name: given})
+    with pytest.raises(ConfigError, match=r"wanted some of no_go, constraints, limits, belief"):
+        sb.Team.for_field(["a"], [0.0], [1.0], bels=1)
+
+
 @pytest.mark.parametrize("bounds", [{}, {"x": (1.0,)}, {"x": (1.0, 1.0)}, {"x": (0.0, np.inf)}])
 def test_bounds_that_are_not_a_box_are_refused(bounds):
     with pytest.raises(ConfigError, match=r"^\$\.bounds: got "):

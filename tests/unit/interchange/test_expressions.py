@@ -118,7 +118,9 @@ def test_other_expressions_are_refused_in_one_line(text: str, message: str) -> N
         ("float('inf') - float('inf')", "not a number up to"),
         ("1e999 * 0", "not a number up to"),
         ("1e250 + x", "not a number up to"),
-        ("float('nan')", "'nan' is not a number"),
+        ("float('nan')", "not a number up to"),
+        ("int('x')", "invalid literal for int"),
+        ("round('2')", "'2' is not a number"),
     ],
 )
 def test_an_expression_without_a_value_is_refused_with_the_values_of_its_variables(text: str, message: str) -> None:
@@ -129,6 +131,10 @@ def test_an_expression_without_a_value_is_refused_with_the_values_of_its_variabl
 @pytest.mark.parametrize("text", ["1e999 if x == 2 else 0", "float('inf')", 'x + float("inf")', "--1e999 * x"])
 def test_an_infinite_cost_is_accepted(text: str) -> None:
     assert Expression(text, "$").of({"x": 2}) == float("inf")
+
+
+def test_texts_of_numbers_are_converted() -> None:
+    assert Expression("abs(int(x) - int(y)) + float('0.5')", "$").of({"x": "10", "y": "2"}) == 8.5
 
 
 def test_an_infinite_loss_is_accepted() -> None:

@@ -144,6 +144,17 @@ def test_every_query_and_recommendation_keeps_every_constraint(problem, by_facto
     assert all(kept(one, pairs(space, team.recommend().point)) for one in problem.constraints[:-1])
 
 
+@pytest.mark.parametrize("coordination", ["admm", "refined-max-sum"])
+def test_a_maximum_on_the_border_of_a_constraint_is_found_with_choices_and_several_factors(coordination):
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "c"], "g": ["y", "c"]})
+    space, rule = {"x": (0.0, 1.0), "y": (0.0, 1.0), "c": sb.Categorical(["a", "b"])}, {"x": 1.0, "y": 1.0}
+    team = sb.Team(graph, space, constraints=[Linear(weights=rule, at_most=0.5)], coordination=coordination, seed=0)
+    for _ in range(20):
+        x, c, y = (query := team.ask()).point.values()
+        team.tell(query, -((x - 0.6) ** 2) - (y - 0.5) ** 2 + (c == "b"))
+    assert 0.8195 < np.max(team.history.totals) <= 0.82 + 1e-12  # at x = 0.3, y = 0.2, c = b
+
+
 def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
     graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
     budget = sb.Linear(weights=dict.fromkeys(NAMES, 1.0), at_most=1.5)
