@@ -110,7 +110,7 @@ class OwnRow(msgspec.Struct, frozen=True):
         )
 
     def measurement(self, variables: Iterable[str]) -> MeasurementRecord | None:
-        """Own measurement in a field, with coordinates in the order of the agent's variables; None without one."""
+        """Own measurement in a field, with coordinates in the order of the agent's variables; None if there is none."""
         for agent, outcome in self.factors.items():
             place = tuple(self.place[variable] for variable in variables)
             return MeasurementRecord(place, outcome, self.noise.get(agent))

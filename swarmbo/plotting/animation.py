@@ -22,7 +22,6 @@ from swarmbo.plotting import maps, style
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measured_places, path_of
 from swarmbo.plotting.maps import Lattice
 from swarmbo.plotting.regret import best_so_far, scale_regret
-from swarmbo.plotting.style import write_frames
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds whose paths are drawn broad: more broad paths would hide the map
@@ -177,7 +176,7 @@ def write_animation(records: Records, world: World, settings: ExactGPSettings, p
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
     robots = [style.agent_colour(index) for index in range(len(agents_of(records, world)))]
     exact = ["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]
-    return write_frames(render_frames(records, world, settings, shown, stride), path, exact)
+    return style.write_frames(render_frames(records, world, settings, shown, stride), path, exact)
 
 
 def render_frames(
@@ -209,7 +208,7 @@ class _Layer:
     """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
-    lattice: maps.Lattice
+    lattice: Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
 

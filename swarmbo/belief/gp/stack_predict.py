@@ -62,7 +62,7 @@ class Stack(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Mean minus the prior mean, variance, and their gradients by coordinates of the unit cube; standardised."""
+    """Mean minus the prior mean, and variance, with their gradients in the unit cube; all standardised."""
 
     mean: Float[np.ndarray, "g m"]
     var: Float[np.ndarray, "g m"]

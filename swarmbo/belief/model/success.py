@@ -22,7 +22,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.kernels.stationary import correlation
 
 _STDS = (1.0, 3.0)  # standard deviations of the logit: for random failures, and for regions without success
-_LENGTHSCALES = (0.12, 0.3, 0.75)  # for one variable, in sides of the box; times the root of a term's size
+_LENGTHSCALES = (0.12, 0.3, 0.75)  # for one variable, in box widths; times the root of a term's size
 _SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # shares of the variance: single variables, scopes, all variables
 _NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that repels from single failures
 _PRIOR = (4.0, 1.0)  # prior counts of successes and failures
@@ -52,7 +52,7 @@ def required_logit(excess: float, odds: float = np.inf) -> float:
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the process: an RBF kernel of some variables, with one lengthscale in sides of the box."""
+    """A part of the process: an RBF kernel of some variables, with one lengthscale in box widths."""
 
     columns: tuple[int, ...]
     variance: float
