@@ -229,10 +229,9 @@ class _Data:
             # without stated scopes, few data determine a common lengthscale but not one for each variable
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         own = {factor: settings.factors.get(factor, FactorPrior()) for factor in graph.factors}
-        kernels = {f: own[f].kernel or form.kernel for f, form in zip(graph.factors, forms, strict=True)}
-        if any(kernels.values()):
-            own = {factor: msgspec.structs.replace(own[factor], kernel=kernel) for factor, kernel in kernels.items()}
-            settings = msgspec.structs.replace(settings, factors=own)
+        for factor, form in zip(graph.factors, forms, strict=True):
+            own[factor] = msgspec.structs.replace(own[factor], kernel=own[factor].kernel or form.kernel)
+        settings = msgspec.structs.replace(settings, factors=own)
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
@@ -285,10 +284,12 @@ class _Data:
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
     def _tried(self) -> tuple[list[Form], list[AdditiveGP], Float[np.ndarray, "m k"]]:
-        """Forms, their beliefs, and each factor's evidence; it is -inf if not comparable."""
+        """Forms, their beliefs, and each factor's evidence; it is -inf if not comparable or not permitted."""
         seed, n, k = self.situation.seed, len(self.situation.history), self.F.shape[1]
         forms, beliefs, evidences = list[Form](), list[AdditiveGP](), list[Float[np.ndarray, " k"]]()
-        for family in (_OF_FACTORS,) if self.settings.kernel else (_OF_FACTORS, _SMOOTH):
+        priors = [self.settings.factors.get(factor, FactorPrior()) for factor in self.situation.graph.factors]
+        handicap = np.array([np.inf if self.settings.kernel or own.kernel else _CLEAR for own in priors])
+        for family in (_OF_FACTORS, _SMOOTH) if np.isfinite(handicap).any() else (_OF_FACTORS,):
             transforms = [self.fitted([form] * k) for form in family]
             fitted = [self.whole(warps, [form] * k) for warps, form in zip(transforms, family, strict=True)]
             if fitted[0].n_data:  # all transforms have the same number of known outcomes
@@ -296,10 +297,9 @@ class _Data:
                 rngs = [stream(seed, "belief", "fit", evaluations=n, transform=i) for i in places]
                 fitted = AdditiveGP.fit_together(fitted, rngs, [None] * len(fitted))
             for belief, warps in zip(fitted, transforms, strict=True):
-                columns = list(zip(warps, self.F.T, self.noise_std.T, strict=True))
-                densities = [_density(belief, warp, y, j) for j, (warp, y, _) in enumerate(columns)]
-                are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
-                found = np.array(belief.log_evidences()) + densities - (_CLEAR if family is _SMOOTH else 0.0)
+                densities = [_density(belief, warps[j], self.F[:, j], j) for j in range(k)]
+                are_comparable = [*map(Warp.is_comparable, warps, self.F.T, self.noise_std.T)]
+                found = np.array(belief.log_evidences()) + densities - (handicap if family is _SMOOTH else 0.0)
                 evidences.append(np.where(are_comparable, found, -np.inf))
             forms, beliefs = [*forms, *family], [*beliefs, *fitted]
         return forms, beliefs, np.array(evidences)
