@@ -80,8 +80,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | this root, with one factor of all variables | bounds | one |
     | | untransformed outcomes, with one factor of all variables | log expected improvement | none |
     | | untransformed outcomes, with a factor for each variable | as with the given factors | one |
-    | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
-    one per factor |
+    | single factors, no shared variables | untransformed, root, fourth root, logarithm, with a Matérn 5/2 or an RBF \
+    kernel | log expected improvement | one per factor |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
     | single factors, shared variables | untransformed outcomes | in turn a joint posterior draw, cautious and bold \
     bounds | none |

@@ -130,7 +130,8 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     All priors are log-normal. Lengths are shares of the domain's sides, variances shares of the outcomes' variance.
 
     Args:
-        kernel: Covariance function of every factor.
+        kernel: Covariance function of every factor. None: ``matern52``; but ``auto`` takes ``rbf`` for a factor with
+            its own outcomes if it explains them clearly better.
         lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
             deviation per factor and variable. ``separate``: an independent one per factor and variable. ``auto``:
             ``separate`` with outcomes per factor or with factors of one variable, else ``hierarchical``. With outcomes
@@ -165,7 +166,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         (('rbf', 'matern32'), (0.5, 0.5))
     """
 
-    kernel: KernelName = "matern52"
+    kernel: KernelName | None = None
     lengthscales: LengthscaleModel | Literal["auto"] = "auto"
     lengthscale_log_median: Annotated[float, within(-10, 10)] = -1.2
     lengthscale_log_std: Annotated[float, within(1e-6, 100)] = 1.0
@@ -186,6 +187,11 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
+    @property
+    def usual_kernel(self) -> KernelName:
+        """Kernel of factors without a setting of their own."""
+        return self.kernel or "matern52"
+
     def check_factors(self, graph: FactorGraph, at: str) -> None:
         """Refuse settings of a factor that is not in a graph."""
         if unknown := [factor for factor in self.factors if factor not in graph.factors]:
@@ -200,7 +206,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
         """Kernel and priors of each factor; factors with equal settings share one object."""
         lengths = self.lengthscale_log_median, self.lengthscale_log_std
-        usual = FactorForm(self.kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
+        usual = FactorForm(self.usual_kernel, *lengths, None, self.outputscale_log_std, self.noise_median)
         priors = [self.factors.get(factor, _NO_SETTINGS) for factor in factors]
         stated = {prior: {name: own for name, own in asdict(prior).items() if own is not None} for prior in set(priors)}
         forms = {prior: usual._replace(**values) for prior, values in stated.items()}

@@ -6,17 +6,19 @@ import msgspec
 
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.warping import WarpKind
+from swarmbo.kernels import KernelName
 
 # factors of a model: the given ones; one of all variables; one for each variable; parts of one given factor
 Grouping = Literal["given", "whole", "single", "split"]
 
 
 class Form(msgspec.Struct, frozen=True):
-    """Transform of a model's outcomes, by kind and exponent, and the model's factors."""
+    """Transform of a model's outcomes, by kind and exponent, the model's factors, and their kernel."""
 
     warp: WarpKind = "none"
     power: float = 1.0
     grouping: Grouping = "given"
+    kernel: KernelName | None = None  # None: that of the settings
 
 
 class Candidate(msgspec.Struct, frozen=True):

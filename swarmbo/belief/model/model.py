@@ -171,7 +171,7 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
 
 
 def _transformed(forms: tuple[Form, ...]) -> list[Form]:
-    return [form for form in forms if form.warp != "none"]
+    return [form for form in forms if form.warp != "none" or form.kernel]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -284,7 +284,7 @@ def _carried_over(
     old, new = _graph(situation, before), _graph(situation, structure)
 
     def moved(hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
-        out, k = regrouped(hyper, old, new, kept, settings.kernel), len(new.factors)
+        out, k = regrouped(hyper, old, new, kept, settings.usual_kernel), len(new.factors)
         if len(kept) < k:
             return out
         # if scopes were only removed, the mean and variance of the sum stay the same

@@ -92,7 +92,7 @@ class ScopeEvidence:
         theta, log_weight = prior.centre, 0.0
         if varies:
             starts = self._starts(prior, scopes)
-            log_posterior = LogPosterior(prior, [settings.kernel] * len(sizes), scopes, self.U, z, noise)
+            log_posterior = LogPosterior(prior, [settings.usual_kernel] * len(sizes), scopes, self.U, z, noise)
             theta, log_weight = maximise(log_posterior, starts, settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
@@ -196,7 +196,7 @@ def score_statistics(
     The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2 with the scope's correlations C and alpha = K⁻¹ (y - mean). No fit
     is needed. Source: Rasmussen & Williams 2006, eq. 5.9; Lin 1997 for tests of variance components with it.
     """
-    U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
+    U, (z, known, _), kernel = evidence.U, evidence.standardised(), evidence.settings.usual_kernel
     K = np.eye(len(U)) * np.where(np.isnan(known), fit.noise_variance, known)
     for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
         V = U[:, list(scope)]

@@ -1,7 +1,7 @@
 """Choice of outcome transforms and of decompositions of a factor, by their evidence as a density of the outcomes."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -23,6 +23,8 @@ from swarmbo.graph import groups
 _PLAIN, _WHOLE, _SINGLE = Form(), Form(grouping="whole"), Form(grouping="single")
 _OF_TOTALS = (_PLAIN, Form("power", 0.6), Form("power", 0.5, "whole"), _WHOLE, _SINGLE)
 _OF_FACTORS = (_PLAIN, Form("power", 0.5), Form("power", 0.25), Form("log"))
+_SMOOTH = tuple(msgspec.structs.replace(form, kernel="rbf") for form in _OF_FACTORS)
+_CLEAR = math.log(20.0)  # lead of a model with a smooth kernel, whose uncertainty is too small if it is wrong
 _FEW = 64  # largest number of variables for one process of untransformed outcomes, which is searched globally
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
@@ -142,7 +144,7 @@ def learn_factors(
     model = _learned_factors(replace(everything, F=used), previous, is_all=False)
     learned = msgspec.structs.replace(model.learned, restarted_at=first, before=before, whole_since=since)
     warps = everything.fitted(before.forms)
-    whole = everything.whole(warps).with_hyperparameters(before.hyperparameters)
+    whole = everything.whole(warps, before.forms).with_hyperparameters(before.hyperparameters)
     return replace(model, learned=learned, complete=everything.model(whole, before, warps, {}))
 
 
@@ -157,7 +159,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         return data.chosen(is_all=is_all)
     before, is_due = data.in_turn(previous)
     warps = data.fitted(before.forms)
-    belief = data.whole(warps, before.splits, is_alone=not before.may_split)
+    belief = data.whole(warps, before.forms, before.splits, is_alone=not before.may_split)
     # after a restart, or once a factor has converged, its outcomes are constant: nothing can be transformed or learned
     is_constant = [warp.kind != form.warp for warp, form in zip(warps, before.forms, strict=True)]
     if is_constant == [True]:  # with several factors, each owner knows only its own factor's outcomes
@@ -213,7 +215,9 @@ class _Data:
         of_candidate = {"hyperparameters": candidate.hyperparameters, "forms": (candidate.form,)}
         return msgspec.structs.replace(learned, splits={}, **of_candidate)
 
-    def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
+    def whole(
+        self, warps: Sequence[Warp], forms: Sequence[Form], without: Collection[str] = (), *, is_alone: bool = False
+    ) -> AdditiveGP:
         """Belief about whole factors given transformed outcomes, except ``without``; ``is_alone``: no sum competes."""
         graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
@@ -224,6 +228,10 @@ class _Data:
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
             # without stated scopes, few data determine a common lengthscale but not one for each variable
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
+        own = {factor: settings.factors.get(factor, FactorPrior()) for factor in graph.factors}
+        for factor, form in zip(graph.factors, forms, strict=True):
+            own[factor] = msgspec.structs.replace(own[factor], kernel=own[factor].kernel or form.kernel)
+        settings = msgspec.structs.replace(settings, factors=own)
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
@@ -242,14 +250,15 @@ class _Data:
     def chosen(self, *, is_all: bool) -> Model:
         """Model with the largest evidence for every factor; ``is_all``: all data are used, so factors may be split."""
         n, is_one = len(self.situation.history), self.F.shape[1] == 1
-        beliefs, evidences = self._tried()
+        tried, beliefs, evidences = self._tried()
         best = evidences.argmax(axis=0).tolist()
-        forms = tuple(_OF_FACTORS[i] for i in best)
-        warps, plain = self.fitted(forms), beliefs[0].hyperparameters  # the first form is plain
+        forms = tuple(tried[i] for i in best)
+        i_plain = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
+        warps, plain = self.fitted(forms), beliefs[i_plain].hyperparameters
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
         splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all else ({}, {})
         is_alone = is_one and not splits
-        belief = self.whole(warps, splits, is_alone=is_alone)
+        belief = self.whole(warps, forms, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
@@ -257,8 +266,8 @@ class _Data:
         if is_alone:
             is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
             similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
-            if forms != (_PLAIN,) and evidences[best[0], 0] < evidences[0, 0] + similar:
-                candidates = (whole, Candidate(_PLAIN, plain, n))
+            if best != [i_plain] and evidences[best[0], 0] < evidences[i_plain, 0] + similar:
+                candidates = (whole, Candidate(tried[i_plain], plain, n))
         elif is_one:
             (split,), (lead,) = splits.values(), leads.values()
             if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
@@ -274,20 +283,26 @@ class _Data:
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
-    def _tried(self) -> tuple[list[AdditiveGP], Float[np.ndarray, "m k"]]:
-        """Belief for each form, and each factor's evidence; -inf if not comparable."""
+    def _tried(self) -> tuple[list[Form], list[AdditiveGP], Float[np.ndarray, "m k"]]:
+        """Forms, their beliefs, and each factor's evidence; it is -inf if not comparable or not permitted."""
         seed, n, k = self.situation.seed, len(self.situation.history), self.F.shape[1]
-        transforms = [self.fitted([form] * k) for form in _OF_FACTORS]
-        beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(transforms), k))
-        if beliefs[0].n_data:  # all transforms have the same number of known outcomes
-            rngs = [stream(seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
-            beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
-        for i, (belief, warps) in enumerate(zip(beliefs, transforms, strict=True)):
-            columns = list(zip(warps, self.F.T, self.noise_std.T, strict=True))
-            densities = [_density(belief, warp, y, j) for j, (warp, y, _) in enumerate(columns)]
-            are_comparable = [warp.is_comparable(y, noise) for warp, y, noise in columns]
-            evidences[i] = np.where(are_comparable, np.array(belief.log_evidences()) + densities, -np.inf)
-        return beliefs, evidences
+        forms, beliefs, evidences = list[Form](), list[AdditiveGP](), list[Float[np.ndarray, " k"]]()
+        priors = [self.settings.factors.get(factor, FactorPrior()) for factor in self.situation.graph.factors]
+        handicap = np.array([np.inf if self.settings.kernel or own.kernel else _CLEAR for own in priors])
+        for family in (_OF_FACTORS, _SMOOTH) if np.isfinite(handicap).any() else (_OF_FACTORS,):
+            transforms = [self.fitted([form] * k) for form in family]
+            fitted = [self.whole(warps, [form] * k) for warps, form in zip(transforms, family, strict=True)]
+            if fitted[0].n_data:  # all transforms have the same number of known outcomes
+                places = range(len(forms), len(forms) + len(family))
+                rngs = [stream(seed, "belief", "fit", evaluations=n, transform=i) for i in places]
+                fitted = AdditiveGP.fit_together(fitted, rngs, [None] * len(fitted))
+            for belief, warps in zip(fitted, transforms, strict=True):
+                densities = [_density(belief, warps[j], self.F[:, j], j) for j in range(k)]
+                are_comparable = [*map(Warp.is_comparable, warps, self.F.T, self.noise_std.T)]
+                found = np.array(belief.log_evidences()) + densities - (handicap if family is _SMOOTH else 0.0)
+                evidences.append(np.where(are_comparable, found, -np.inf))
+            forms, beliefs = [*forms, *family], [*beliefs, *fitted]
+        return forms, beliefs, np.array(evidences)
 
     def _leading_sums(self, evidences: Float[np.ndarray, " k"]) -> tuple[dict[str, AdditiveGP], dict[str, float]]:
         """Sums over a factor's variables that lead the whole factor by more than the odds, and these leads."""

@@ -31,6 +31,7 @@ from swarmbo_envs.functions import get
 from .conftest import play, team_on, value_at
 
 BELIEF = AdditiveGPSettings()
+MATERN = AdditiveGPSettings(kernel="matern52")  # for what does not depend on the choice of kernels
 BLOCKS = {"f": ["a", "b"], "g": ["c", "d"]}
 UNTRANSFORMED = (Form(), Form(power=0.5))  # one model of untransformed sums, twice: equal evidence
 PEAKED = {"f": ["a", "b", "c"], "g": ["d"]}
@@ -406,7 +407,8 @@ def test_a_clearer_lead_of_a_root_alternates_from_ten_evaluations_per_variable(
         X = 4.0 * U - 2.0
         return -((100.0 * (X[:, 1] - X[:, 0] ** 2) ** 2 + (1.0 - X[:, 0]) ** 2) ** power)
 
-    learned = learned_of(by_total(situation_of({"whole": ["a", "b"]}, t=t, structure="unknown"), valley))
+    situation = by_total(situation_of({"whole": ["a", "b"]}, t=t, structure="unknown"), valley)
+    learned = Auto().learn(situation, MATERN, None).learned
     assert learned.forms[0].warp == "power"
     assert bool(learned.candidates) == alternates
 
@@ -693,7 +695,7 @@ def test_one_noisy_variable_is_not_searched_globally(situation_of, noise, is_glo
     situation = situation_of({"whole": ["a"]}, t=30, initial=30)
     y = np.sin(9.0 * unit(situation)) + noise * np.random.default_rng(0).normal(size=(30, 1))
     situation = at_places(situation, unit(situation), y)
-    model = Auto().learn(situation, BELIEF, None)
+    model = Auto().learn(situation, MATERN, None)
     assert (model.belief.hyperparameters.noise_variances[0] > 3e-4) == (not is_global)
     functions = Auto().local_functions(situation, model)
     assert ((functions.high - functions.low).max() == 1.0) == is_global
@@ -863,7 +865,7 @@ def test_noise_of_a_single_function_may_be_almost_zero_or_a_fifth_of_the_varianc
 ) -> None:
     rng = np.random.default_rng(0)
     X = rng.random((60, 3))
-    f, team = fun(*X.T), sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
+    f, team = fun(*X.T), sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)), belief=MATERN)
     team.attach(X, f + noise * f.std() * rng.standard_normal(60))
     own = next(iter(team.model.splits.values()), team.model.belief)
     assert bool(team.model.splits) == is_sum

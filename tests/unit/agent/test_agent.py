@@ -28,6 +28,7 @@ LARGER = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
 SMALL = sb.ADMM(rounds=2, starts=2, screened=8, polish_steps=2)
 QUICKEST = sb.ADMM(rounds=1, starts=2, screened=4, polish_steps=1)
 ENSEMBLE = sb.EnsembleSettings(n_features=16)
+MATERN = sb.AdditiveGPSettings(kernel="matern52")
 FADING = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=2.0))
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
@@ -242,7 +243,7 @@ SOON = sb.Auto(restarts=Restarts(after=2, gain=10.0, fresh=2))  # restarts after
 # outcomes with which owners split factors or converge at different times
 UNEVEN: list[Any] = [
     pytest.param({"scopes": PAIRS, "bent": plateau, "seed": 2}, None, 15, id="a plateau, split after 13"),
-    pytest.param({"scopes": LONE, "seed": 160}, 2, 13, id="split, then joined again"),
+    pytest.param({"scopes": LONE, "seed": 160, "belief": MATERN}, 2, 13, id="split, then joined again"),
     pytest.param(
         {"scopes": CHAIN, "bent": of_single_variables, "seed": 65, "types": GRID}, None, 6, id="a grid", marks=SLOW
     ),
@@ -368,6 +369,21 @@ def test_agents_decide_as_their_team_does_while_a_part_makes_no_progress(monkeyp
     for turn in range(14):
         ((query_id, point),) = case.ask_all(1)
         case.tell(query_id, case.outcomes(point) | {"f": float(turn), "g": -2.0 * turn})
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("count", [None, 2])
+def test_agents_decide_as_their_team_does_with_a_different_kernel_for_each_factor(count: int | None):
+    def smooth_or_rough(y: float, own: list[float]) -> float:
+        first, *others = own
+        return math.cos(3.0 * first + others[0] * first) if others else -abs(first - 0.45)
+
+    case = Case({"f": ["a", "b"], "g": ["c"]}, acquisition="auto", initial=14, bent=smooth_or_rough)
+    case.play(18 if count is None else 9, count)
+    assert [form.kernel for form in case.team.model.learned.forms] == ["rbf", None]
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    case.play(2, count)
+    case.recommended()
 
 
 @pytest.mark.usefixtures("poisoned")
