@@ -13,7 +13,7 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError, TransportError
 from swarmbo.problem import Problem
-from swarmbo.spaces import Domain, PlaceTable, first_of_each, place_keys, unique_places
+from swarmbo.spaces import Domain, PlaceTable, place_keys, unique_places
 from swarmbo.worlds import Offers
 
 Places = Float[np.ndarray, "k d"]  # physical
@@ -60,7 +60,7 @@ def checked_candidates(agent: str, given: ArrayLike, domain: Domain) -> Places:
         place = places[int(np.argmin(near))].tolist()
         raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers {domain.NEAR}")
     places = places + 0.0  # turns -0 into 0, as places are compared by their bytes
-    if len(first_of_each(place_keys(places))[0]) < len(places):
+    if len(np.unique(place_keys(places))) < len(places):
         places = places[np.sort(np.unique(unique_places(places)[1], return_index=True)[1])]
     return places
 
