@@ -189,7 +189,7 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
 
     @property
     def usual_kernel(self) -> KernelName:
-        """Kernel of factors without a setting of their own."""
+        """Kernel of factors whose own settings state none."""
         return self.kernel or "matern52"
 
     def check_factors(self, graph: FactorGraph, at: str) -> None:

@@ -170,11 +170,11 @@ def test_the_chosen_kernel_survives_a_restart(situation_of) -> None:
         assert model.complete.belief.settings.of_factors(["f"])[0].kernel == "rbf"
 
 
-def test_with_a_time_axis_the_kernel_is_matern() -> None:
+def test_with_a_time_axis_no_kernel_is_chosen() -> None:
     fading = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=5.0))
     team = sb.Team(None, {"a": UNIT, "b": UNIT}, belief=fading, seed=0, initial=4)
     play(team, lambda point: float(smooth(np.array([[point["a"], point["b"]]]))[0]), 24)
-    assert team.model.belief.hyperparameters.kernels == ("matern52",)
+    assert kernels_of(team.model) == ((), ("matern52",))
 
 
 def test_a_smooth_function_of_a_category_and_two_numbers_has_an_rbf_kernel() -> None:
