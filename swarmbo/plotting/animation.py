@@ -258,7 +258,7 @@ class _Scene:
         self.canvas = FigureCanvasAgg(figure)
         figure.draw_without_rendering()
         # over the map and its colour bar, but not over the labels of the bar
-        widths = [*(1.07 * ax.bbox.width for ax in left), 0.95 * (figure.bbox.x1 - right.bbox.x0)]
+        widths = [*(1.07 * ax.bbox.width for ax in map_axes), 0.95 * (figure.bbox.x1 - right.bbox.x0)]
         for title, width in zip(titles, widths, strict=True):
             _fit_title(title, unit if title is titles[-1] else world.unit, width)
         self.canvas.draw()
