@@ -7,13 +7,13 @@ Near measurements screen off those behind them: of 255 others the nearest 64 suf
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.sparse.csgraph import maximum_bipartite_matching, min_weight_full_bipartite_matching
 
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import KnownPlaces
@@ -241,14 +241,23 @@ def assign(
     return [a for a in agents if a in assigned], [a for a in agents if a not in assigned]
 
 
-def matched(wanted: Candidates) -> Spots:
-    """Distinct locations for as many agents as possible, out of the locations that each wants."""
+def matched(wanted: Candidates, preferred: Collection[str] = ()) -> Spots:
+    """Distinct locations for as many agents as possible, and of these for as many ``preferred`` agents as possible, out
+    of the locations that each wants.
+    """
     counts = [len(places) for places in wanted.values()]
     if not any(counts):
         return {}
     places, numbers = numbered(wanted, tuple(wanted))
     robots, columns = np.repeat(np.arange(len(counts)), counts), np.concatenate([*numbers.values()])
-    graph = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
-    # deterministic for one order of agents and locations
-    matching = maximum_bipartite_matching(graph, perm_type="column")
-    return {agent: places[place] for agent, place in zip(wanted, matching, strict=True) if place >= 0}
+    # both are deterministic for one order of agents and locations
+    if not preferred:
+        graph = csr_array((np.ones(len(robots), dtype=np.int8), (robots, columns)), (len(counts), len(places)))
+        matching = maximum_bipartite_matching(graph, perm_type="column")
+    else:  # each agent has one more column, which stands for no location and costs more
+        costs = np.ones(len(robots)), [2.0 + (agent in preferred) * len(counts) for agent in wanted]
+        rows = np.concatenate([robots, np.arange(len(counts))])
+        columns = np.concatenate([columns, len(places) + np.arange(len(counts))])
+        matching = min_weight_full_bipartite_matching(csr_array((np.concatenate(costs), (rows, columns))))[1]
+    numbered_agents = zip(wanted, matching, strict=True)
+    return {agent: places[place] for agent, place in numbered_agents if 0 <= place < len(places)}

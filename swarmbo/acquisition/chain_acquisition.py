@@ -128,12 +128,13 @@ class ChainAcquisition(Acquisition, frozen=True):
     def _problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
         picks, left_out = yield from greedy_picks(situation, self._best(situation), fast)
-        in_turn = None if left_out else picks
+        claims = _matched(situation, picks.keys() | {*left_out}) if left_out else picks
+        bound = {*situation.movers} - situation.prices.keys()
+        is_better = (len(claims.keys() & bound), len(claims)) > (len(picks.keys() & bound), len(picks))
+        in_turn = None if is_better else picks
         groups, places = self._territories(situation, in_turn or {})
-        if left_out:  # other territories may have a place for more agents
-            claims = _matched(situation, picks.keys() | {*left_out})
-            if not places.keys() >= claims.keys():
-                groups, places = self._territories(situation, claims)
+        if is_better and not places.keys() >= claims.keys():  # other territories have a place for more agents
+            groups, places = self._territories(situation, claims)
         if not groups:
             return None
         known = [agent for agent in places if has_view(situation.belief, agent)]
@@ -199,11 +200,9 @@ class ChainAcquisition(Acquisition, frozen=True):
 
 
 def _matched(situation: Situation, agents: Collection[str]) -> Spots:
-    """Distinct places for as many agents as possible, or at least for as many of those without a price."""
+    """Distinct places for as many agents as possible, and of these for as many without a price as possible."""
     wanted = {agent: situation.candidates[agent] for agent in situation.movers if agent in agents}
-    bound = matched({agent: places for agent, places in wanted.items() if agent not in situation.prices})
-    claims = matched(wanted)
-    return claims if len(claims.keys() - situation.prices.keys()) == len(bound) else bound
+    return matched(wanted, wanted.keys() - situation.prices.keys() if situation.prices else ())
 
 
 def require_level(world: float | None, own: float | None) -> float:

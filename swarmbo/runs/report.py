@@ -243,7 +243,7 @@ def reference_table(summary: Summary) -> Table | None:
 
 def quantity(value: float, unit: str, std: float = math.inf) -> str:
     """A number with four digits, or to one decimal, and its unit; with more digits if it would be off by ``std``."""
-    text = f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.6g}" if abs(value) >= 1e9 else f"{value:.4g}"
+    text = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     if 0.0 < std < abs(float(text.replace(",", "")) - value):
         text = f"{float(digits(value, std)):,}"
     return f"{text} {unit}".rstrip()

@@ -154,7 +154,7 @@ def test_arguments_for_the_other_kind_of_problem_are_refused_in_one_line():
         (lambda: one.ask(agents=["x"]), "wanted none"),
         (lambda: one.ask(2, prices={"x": 1.0}), "wanted none"),
         (lambda: field(initial=3), r"\$\.initial: "),
-        (lambda: sb.Team(one.problem, BOUNDS), r"\$\.graph: got a Problem|\$\.graph: got bounds"),
+        (lambda: sb.Team(one.problem, BOUNDS), r"\$\.graph: got a Problem|\$\.bounds: unknown argument"),
         (lambda: field(coordination="admm"), "not for agents that each measure"),
         (lambda: function(coordination="max-sum"), "not for agents that set"),
     ):

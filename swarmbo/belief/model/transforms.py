@@ -12,6 +12,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.fit import is_stackable
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.model.candidates import Alternation, Candidate, Form
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
@@ -288,7 +289,9 @@ class _Data:
         seed, n, k = self.situation.seed, len(self.situation.history), self.F.shape[1]
         forms, beliefs, evidences = list[Form](), list[AdditiveGP](), list[Float[np.ndarray, " k"]]()
         priors = [self.settings.factors.get(factor, FactorPrior()) for factor in self.situation.graph.factors]
-        handicap = np.array([np.inf if self.settings.kernel or own.kernel else _CLEAR for own in priors])
+        is_open = [not (self.settings.kernel or own.kernel) for own in priors]
+        varies = [standardisation(y[np.isfinite(y)])[2] for y in self.F.T]  # constant outcomes are not fitted
+        handicap = np.where(np.logical_and(is_open, varies), _CLEAR, np.inf)
         for family in (_OF_FACTORS, _SMOOTH) if np.isfinite(handicap).any() else (_OF_FACTORS,):
             transforms = [self.fitted([form] * k) for form in family]
             fitted = [self.whole(warps, [form] * k) for warps, form in zip(transforms, family, strict=True)]

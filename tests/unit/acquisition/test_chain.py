@@ -243,6 +243,24 @@ def test_as_many_agents_measure_as_have_distinct_places(order, priced):
     assert n_short > 3
 
 
+def test_a_matching_has_as_many_agents_as_possible_and_of_these_as_many_preferred_ones():
+    rng, n_contested = np.random.default_rng(0), 0
+    for _ in range(300):
+        rows = {f"a{i}": sorted(rng.permutation(4)[: rng.integers(0, 3)].tolist()) for i in range(rng.integers(1, 6))}
+        preferred = {agent for agent in rows if rng.random() < 0.4}
+        found = matched({agent: np.array(own, dtype=float)[:, None] for agent, own in rows.items()}, preferred)
+        assert len({float(place[0]) for place in found.values()}) == len(found)
+        assert all(float(place[0]) in rows[agent] for agent, place in found.items())
+        best = (0, 0)
+        for choice in itertools.product(*([None, *own] for own in rows.values())):
+            taken = {agent: row for agent, row in zip(rows, choice, strict=True) if row is not None}
+            if len({*taken.values()}) == len(taken):
+                best = max(best, (len(taken), len(taken.keys() & preferred)))
+        assert (len(found), len(found.keys() & preferred)) == best
+        n_contested += best[0] < sum(map(bool, rows.values()))
+    assert n_contested > 30
+
+
 def test_an_agent_with_unlikely_places_only_measures_at_one_of_them():
     """All measurements failed, so c prefers the place of b, which has no other place."""
     line = np.linspace(0.0, 1.0, 9)[:, None]

@@ -206,3 +206,9 @@ def test_forty_evaluations_find_the_end_of_a_curved_valley() -> None:
     matern = {"belief": sb.AdditiveGPSettings(kernel="matern52")}
     ratios = [regret(seed, **matern) / regret(seed) for seed in range(3)]
     assert np.exp(np.mean(np.log(ratios))) > 5.0
+
+
+def test_a_factor_whose_outcomes_do_not_vary_gets_no_smooth_kernel(situation_of) -> None:
+    """Nothing is fitted to such outcomes, so evidence would compare priors in an arbitrary unit."""
+    situation = told(situation_of(APART, t=40, outcomes="per-factor"), lambda U: np.zeros(len(U)), smooth)
+    assert [form.kernel for form in Auto().learn(situation, BELIEF, None).learned.forms] == [None, "rbf"]

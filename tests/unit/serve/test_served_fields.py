@@ -257,7 +257,7 @@ def test_an_error_names_rounds_that_do_not_match_the_ledger(tmp_path, scenario):
             for index in order:
                 tell(broker, asked[index])
     shutil.copy(tmp_path / "other" / "rounds.jsonl", tmp_path / "one")
-    message = "has query q00002 as round 1, and the ledger that of q00001; delete .* round 1 on.*swarmbo serve .* --out"
+    message = "has query q00002 as round 1, and the ledger that of q00001; delete round 1 and .*swarmbo serve .* --out"
     with pytest.raises(RunFolderError, match=message), open_broker(scenario, tmp_path / "one", 8, False):
         pass
     (tmp_path / "one" / "rounds.jsonl").unlink()
