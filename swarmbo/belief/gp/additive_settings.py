@@ -130,8 +130,9 @@ class AdditiveGPSettings(KernelSettings, frozen=True, tag_field="kind", tag="add
     All priors are log-normal. Lengths are shares of the domain's sides, variances shares of the outcomes' variance.
 
     Args:
-        kernel: Covariance function of every factor. None: ``matern52``; but ``auto`` takes ``rbf`` for a factor with
-            its own outcomes if it explains them clearly better.
+        kernel: Covariance function of every factor. None: ``matern52``; but ``auto`` takes ``rbf`` if it explains
+            outcomes clearly better. It does so without a time axis, for one function, or for factors with their own
+            outcomes and no shared variables.
         lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
             deviation per factor and variable. ``separate``: an independent one per factor and variable. ``auto``:
             ``separate`` with outcomes per factor or with factors of one variable, else ``hierarchical``. With outcomes
