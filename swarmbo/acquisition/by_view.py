@@ -16,7 +16,7 @@ Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
 ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
 FitsValue = Callable[[str, Any], bool]  # True if an agent's value is admissible
-_NO_PLACE = -1  # instead of a row
+_NO_PLACE = -1  # instead of a row: no location is free; None: the agent abstains
 
 
 def is_row(row: Any, n_rows: int) -> bool:

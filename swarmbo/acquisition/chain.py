@@ -259,5 +259,5 @@ def matched(wanted: Candidates, preferred: Collection[str] = ()) -> Spots:
         rows = np.concatenate([robots, np.arange(len(counts))])
         columns = np.concatenate([columns, len(places) + np.arange(len(counts))])
         matching = min_weight_full_bipartite_matching(csr_array((np.concatenate(costs), (rows, columns))))[1]
-    numbered_agents = zip(wanted, matching, strict=True)
-    return {agent: places[place] for agent, place in numbered_agents if 0 <= place < len(places)}
+    pairs = zip(wanted, matching, strict=True)
+    return {agent: places[index] for agent, index in pairs if 0 <= index < len(places)}

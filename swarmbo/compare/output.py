@@ -122,8 +122,7 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
 def _differences(rows: Iterable[ComparisonRow]) -> list[plotting.Difference]:
     return [
         plotting.Difference(
-            *(row.problem, row.method, found.mean, found.low, found.high),
-            *(row.unit, metrics.SHORT_TEXT[row.metric], row.metric in metrics.MORE_IS_BETTER),
+            *(row.problem, row.method, found.mean, found.low, found.high, row.unit, metrics.SHORT_TEXT[row.metric])
         )
         for row in rows
         if (found := row.difference) is not None

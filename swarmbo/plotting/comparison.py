@@ -45,7 +45,6 @@ class Difference:
     high: float | None
     unit: str = ""
     quantity: str = "simple regret"
-    more_is_better: bool = False
 
 
 _LONGEST_LABEL = 32  # characters in a line of a method's name

@@ -229,8 +229,8 @@ class Region(Protocol):
 class Limit:
     """A region or constraint on some coordinates of a joint point, or on a location.
 
-    A penalty begins at the distance ``margin`` and bends, over the width ``bend``, from 0 to the slope ``steepness``.
-    Distances are in widths of the cube, the slope in spreads of the objective per side.
+    A penalty begins at the distance ``margin``, and over the next ``bend`` its slope grows from 0 to ``steepness``.
+    Distances are in widths of the cube, slopes in spreads of the objective per width.
     """
 
     region: "Region"
