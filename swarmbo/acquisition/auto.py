@@ -12,6 +12,7 @@ from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.information import DBGPUCB, Information, Straddle
+from swarmbo.acquisition.noisy_improvement import NoisyImprovements
 from swarmbo.acquisition.schedules import practical_beta
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
@@ -21,7 +22,14 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, part_means, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.belief.model.transforms import learn_factors, learn_totals
+from swarmbo.belief.model.transforms import (
+    FEW_VARIABLES,
+    MANY_FROM,
+    NOISY,
+    is_small_and_noisy,
+    learn_factors,
+    learn_totals,
+)
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import BoxFunctions, FactorGraph, stacks_of
 from swarmbo.graph.groups import split_graph
@@ -57,8 +65,9 @@ _PER_PENDING = 0.3  # extra weight per pending point: with shared variables, bou
 _EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre is
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
-_NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
 _VERY_NOISY = 1e-2  # the same above which a draw searches one factor in every second turn
+_PRESUMED_NOISE = 7e-3  # the same share, presumed while few outcomes do not show whether there is noise
+_EXCLUDED = 3.0  # nats by which exact outcomes must be likelier to exclude this noise
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -157,6 +166,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._for_totals(situation, model)
         if is_shared(situation.graph):
             return self._draws_and_bounds(situation, belief)
+        if (noisy := _belief_in_noise(situation, model)) is not None:
+            return NoisyImprovements.on_cube(noisy, situation.seed)
         if _is_turn_of_draw(situation, model):
             return self._draw(situation, belief, None)
         return self._improvements(situation, model)
@@ -279,7 +290,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere:
         # untransformed outcomes, which show a peak's shape, refine it.
         by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
-        has_little_noise = min(max(h.noise_variances) for h in by_model) <= _NOISY
+        has_little_noise = min(max(h.noise_variances) for h in by_model) <= NOISY
         is_line = len(centre) == 1 and not since and has_little_noise
         box = self._box(max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances))))
         state = box.state(
@@ -305,15 +316,17 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         since = previous.restarted_at
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
-        history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
-        start = since
+        history, hyper, start = situation.history, (previous.before or previous).hyperparameters, since
+        if is_small_and_noisy(hyper) and not previous.is_exact:
+            return since  # it is searched everywhere
         if since:  # the first points after a restart do not count
             later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
             start = int(later[0]) if len(later) else len(history)
         left = np.inf if situation.horizon is None else situation.horizon - situation.round
         start, steps, basis = max(start, previous.whole_since), situation.steps(), situation.basis()
+        patience = _patience(max(hyper.noise_variances))
         is_due = left >= _LATE and self.restarts.is_due(
-            history.sums, since=since, start=start, patience=_patience(noise), steps=steps, basis=basis
+            history.sums, since=since, start=start, patience=patience, steps=steps, basis=basis
         )
         return len(history) if is_due else since
 
@@ -364,7 +377,26 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 
 def _patience(noise_variance: float) -> int:
-    return _PATIENCE if noise_variance > _NOISY else 1
+    return _PATIENCE if noise_variance > NOISY else 1
+
+
+def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | None:
+    """Belief about one noisy factor of few variables that is not split, to search it everywhere; else None.
+
+    Few outcomes may not show whether there is noise. Then it is presumed in every second turn.
+    """
+    belief, hyper = model.belief, model.belief.hyperparameters
+    is_whole = len(belief.scopes) == 1 and not model.divided and model.complete is None
+    if not is_whole or len(belief.scopes[0]) not in FEW_VARIABLES or not belief.n_data:
+        return None
+    if is_small_and_noisy(hyper):
+        return None if model.learned.is_exact else belief
+    is_known = belief.n_data >= MANY_FROM * belief.domain.n_dims or not np.isnan(belief.observations.noise).any()
+    if is_known or situation.n_asked % _PERIOD:
+        return None
+    presumed = {"noise_variances": (_PRESUMED_NOISE,), "total_noise_variance": _PRESUMED_NOISE}
+    noisy = belief.with_hyperparameters(msgspec.structs.replace(hyper, **presumed))
+    return None if noisy.log_evidence() < belief.log_evidence() - _EXCLUDED else noisy
 
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:

@@ -236,6 +236,11 @@ class ChannelGP(SpatialGP):
     def _none_pending(self) -> dict[str, Any]:
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
+    @property
+    def without_pending(self) -> Self:
+        """Belief from known outcomes only."""
+        return self._with(**self._none_pending)
+
     def at(self, now: float) -> Self:
         """Belief for another (finite) round; this belief if there is no time axis.
 

@@ -30,7 +30,9 @@ _FEW = 64  # largest number of variables for one process of untransformed outcom
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
 _SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
-_MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
+MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
+NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
+FEW_VARIABLES = (2, 3)  # of one factor, which noisy outcomes let search everywhere: a larger space is too wide
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
@@ -257,7 +259,8 @@ class _Data:
         i_plain = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
         warps, plain = self.fitted(forms), beliefs[i_plain].hyperparameters
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
-        splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all else ({}, {})
+        can_split = is_all and not is_small_and_noisy(plain)
+        splits, leads = self._leading_sums(evidences.max(axis=0)) if can_split else ({}, {})
         is_alone = is_one and not splits
         belief = self.whole(warps, forms, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
@@ -265,7 +268,7 @@ class _Data:
             hyperparameters = belief.hyperparameters
         whole, candidates = Candidate(forms[0], hyperparameters, n), ()
         if is_alone:
-            is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
+            is_early = belief.n_data < MANY_FROM * max(2, belief.domain.n_dims)
             similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
             if best != [i_plain] and evidences[best[0], 0] < evidences[i_plain, 0] + similar:
                 candidates = (whole, Candidate(tried[i_plain], plain, n))
@@ -305,6 +308,8 @@ class _Data:
                 found = np.array(belief.log_evidences()) + densities - (handicap if family is _SMOOTH else 0.0)
                 evidences.append(np.where(are_comparable, found, -np.inf))
             forms, beliefs = [*forms, *family], [*beliefs, *fitted]
+            if is_small_and_noisy(beliefs[0].hyperparameters):
+                handicap -= _CLEAR  # noise hides the details in which functions differ from smooth ones
         return forms, beliefs, np.array(evidences)
 
     def _leading_sums(self, evidences: Float[np.ndarray, " k"]) -> tuple[dict[str, AdditiveGP], dict[str, float]]:
@@ -368,6 +373,12 @@ class _Data:
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
         whole = given_out(belief, self.situation)
         return Model(whole, learned, factor_warps=warps, splits=given, divided=frozenset(given))
+
+
+def is_small_and_noisy(hyper: AdditiveHyperparameters) -> bool:
+    """True for one noisy factor of two or three variables, which is neither split nor searched in a trust region."""
+    sizes = [*map(len, hyper.lengthscales)]
+    return len(sizes) == 1 and sizes[0] in FEW_VARIABLES and hyper.noise_variances[0] > NOISY
 
 
 def _is_choice_due(previous: Learned, settings: AdditiveGPSettings, n: int) -> bool:

@@ -1,0 +1,113 @@
+"""Expected improvement over a best value that noise hides, averaged over draws of the function at evaluated points.
+
+With noise, the improvement over one incumbent is misleading: its value is uncertain, and so is which point is best. A
+search by it measures points beside the incumbent again and again. Here the function is drawn at the evaluated points.
+Given a draw, the improvement over its largest value has a closed form, and an evaluated point improves on nothing.
+
+Source: Letham et al. 2019, section 4.1 (average over quasi-random draws); Ament et al. 2023, section 4 (logarithm).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp, ndtri
+
+from swarmbo.acquisition.box_functions import Box, on_box
+from swarmbo.acquisition.expected_improvement import log_improvement
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.boundary.rng import sobol, stream
+from swarmbo.graph import BoxFunctions, FactorStack
+from swarmbo.graph.box_functions import Climbing, Points, Received, Values
+from swarmbo.kernels.stationary import Covariance, correlation_and_slope
+
+_N_DRAWS = 64  # draws of the function; with 8, a search follows the error of their average
+_N_RIVALS = 32  # points that are drawn: those that may be the best; other values follow from them
+_BOUND = 2.0  # standard deviations above the mean by which these points are selected
+_JITTER = 1e-6  # share of the prior variance, below which the value at an evaluated point is not known
+_LEAST_VARIANCE = 1e-10  # share of the prior variance: smaller ones are rounding errors
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of one function's values at n points, and the function between these points, given each draw.
+
+    Args:
+        prior: Covariance of the function over the unit cube.
+        points: Evaluated and pending points (n, d) in the unit cube.
+        values: Values (n, s) of s draws, less the prior mean, in the unit of ``prior``.
+    """
+
+    prior: Covariance
+    points: Float[np.ndarray, "n d"]
+    values: Float[np.ndarray, "n s"]
+
+    @classmethod
+    def of(cls, belief: AdditiveGP, rng: np.random.Generator) -> "Draws":
+        """Quasi-random draws of the only factor of a belief."""
+        hyper, X = belief.hyperparameters, np.concatenate([belief.X[belief.known], belief.pending])
+        joint, scale, every = belief.without_pending.posterior_cache(X), hyper.scales[0], np.arange(len(X))
+        mean = (joint.mean - hyper.constants[0]) / scale
+        rivals = np.argsort(-(joint.mean + _BOUND * np.sqrt(joint.var)), kind="stable")[:_N_RIVALS]
+        covariances = joint.cov(every, rivals) / scale**2
+        variances, vectors = np.linalg.eigh(covariances[rivals])
+        roots = np.sqrt(np.maximum(variances, _JITTER * hyper.outputscales[0]))
+        normal = ndtri(sobol(_N_DRAWS, len(rivals), rng)).T
+        values = mean[:, None] + covariances @ (vectors / roots) @ normal
+        return cls(hyper.covariance(0), belief.domain.to_unit(X), values)
+
+    @cached_property
+    def _root(self) -> Float[np.ndarray, "n n"]:
+        jitter = _JITTER * self.prior.outputscale * np.eye(len(self.points))
+        return factorise(self.prior.matrix(self.points, self.points) + jitter)[0]
+
+    @cached_property
+    def _weights(self) -> Float[np.ndarray, "n s"]:
+        return solve_lower(self._root, solve_lower(self._root, self.values), transposed=True)
+
+    def log_improvement(self, U: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
+        """Log of the improvement over a draw's largest value, averaged over draws, and its gradient."""
+        lengths, floor = self.prior.lengthscales, _LEAST_VARIANCE * self.prior.outputscale
+        correlations, slopes = correlation_and_slope(self.prior.kernel, cdist(U / lengths, self.points / lengths))
+        covariances = self.prior.outputscale * correlations
+        whitened = solve_lower(self._root, covariances.T)
+        variance = self.prior.outputscale - np.einsum("nm,nm->m", whitened, whitened)
+        std = np.sqrt(np.maximum(variance, floor))[:, None]
+        gain = covariances @ self._weights - self.values.max(axis=0)
+        logs, by_mean, by_std = log_improvement(gain, np.broadcast_to(std, gain.shape))
+        total = logsumexp(logs, axis=1)
+        share = np.exp(logs - total[:, None])  # of each draw in the gradient of the sum's logarithm
+        # derivative with respect to each covariance with an evaluated point: by the means, and by the deviation
+        by_covariance = (share * by_mean) @ self._weights.T
+        of_std = np.where(variance > floor, (share * by_std).sum(axis=1) / std[:, 0], 0.0)
+        by_covariance -= of_std[:, None] * solve_lower(self._root, whitened, transposed=True).T
+        by_covariance *= self.prior.outputscale * slopes  # d c(r) / d u = -w(r) (u - z) / lengthscale²
+        gradient = (by_covariance @ self.points - by_covariance.sum(axis=1)[:, None] * U) / lengths**2
+        return total - np.log(gain.shape[1]), gradient
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyImprovements(BoxFunctions):
+    """The local function of one factor: the logarithm of its improvement over a best value that noise hides."""
+
+    draws: Draws
+
+    @classmethod
+    def on_cube(cls, belief: AdditiveGP, seed: int, box: Box | None = None) -> Self:
+        """Improvement by a belief about one factor, on the unit cube or a box in it."""
+        rng = stream(seed, "noisy improvement", evaluations=len(belief.X), pending=len(belief.pending))
+        return cls(**on_box(belief, box), draws=Draws.of(belief, rng))
+
+    def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
+        """The factor's log improvement, in the unit of standardised outcomes."""
+        return self.value_and_gradient(stack, U, received)[0]
+
+    def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
+        """The factor's log improvement and its gradient."""
+        self.check_owned(stack)
+        values, gradient = self.draws.log_improvement(U[0])
+        return values[None], gradient[None]
