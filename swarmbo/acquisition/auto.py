@@ -23,6 +23,7 @@ from swarmbo.belief.model.incumbents import incumbent, part_means, starting_poin
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.transforms import (
+    CLEARLY_NOISY,
     FEW_VARIABLES,
     MANY_FROM,
     NOISY,
@@ -317,7 +318,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, hyper, start = situation.history, (previous.before or previous).hyperparameters, since
-        if is_small_and_noisy(hyper) and not previous.is_exact:
+        if is_small_and_noisy(hyper) and previous.plain_noise > CLEARLY_NOISY:
             return since  # it is searched everywhere
         if since:  # the first points after a restart do not count
             later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
@@ -390,7 +391,8 @@ def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | No
     if not is_whole or len(belief.scopes[0]) not in FEW_VARIABLES or not belief.n_data:
         return None
     if is_small_and_noisy(hyper):
-        return None if model.learned.is_exact else belief
+        is_plain = model.factor_warps[0].kind == "none"  # a transform that fits badly looks like noise
+        return belief if is_plain or model.learned.plain_noise > CLEARLY_NOISY else None
     is_known = belief.n_data >= MANY_FROM * belief.domain.n_dims or not np.isnan(belief.observations.noise).any()
     if is_known or situation.n_asked % _PERIOD:
         return None

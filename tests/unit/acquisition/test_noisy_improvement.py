@@ -1,0 +1,116 @@
+"""Improvement over a best value that noise hides, against simulation and closed forms; noisy functions by the team."""
+
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.noisy_improvement import NoisyImprovements
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph.box_functions import total_value
+from swarmbo.spaces import Domain
+
+GRAPH, BOX = FactorGraph.from_scopes({"f": ["a", "b"]}), Domain(np.array([0.0, -1.0]), np.array([2.0, 3.0]))
+KERNELS = ("matern12", "matern32", "matern52", "rbf")
+
+
+def some_belief(noise: float, kernel: str = "matern52", seed: int = 0, n: int = 12) -> AdditiveGP:
+    """Belief about a wave on two variables, with lengthscales of 0.3 sides and a stated noise variance."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform([0.0, -1.0], [2.0, 3.0], (n, 2))
+    y = 5.0 + 3.0 * (np.sin(3.0 * X[:, 0]) * np.cos(X[:, 1]) + np.sqrt(noise) * rng.standard_normal(n))
+    belief = AdditiveGP.create(AdditiveGPSettings(kernel=kernel), GRAPH, BOX).update(X, y)
+    hyper = {"lengthscales": ((0.3, 0.3),), "outputscales": (1.0,), "scales": (3.0,), "constants": (5.0,)}
+    noises = {"noise_variances": (noise,), "total_noise_variance": noise}
+    return belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, **hyper, **noises))
+
+
+def simulated(belief: AdditiveGP, U: np.ndarray, n_draws: int = 400_000) -> np.ndarray:
+    """Log of the mean improvement over the largest value at known and pending points, from joint draws of all."""
+    known, plain = np.concatenate([belief.X, belief.pending]), belief.without_pending
+    mean, cov = plain.joint_posterior(np.concatenate([known, belief.domain.from_unit(U)]))
+    draws = np.random.default_rng(1).multivariate_normal(mean, cov, n_draws, method="eigh")
+    gains = draws[:, len(known) :] - draws[:, : len(known)].max(axis=1, keepdims=True)
+    return np.log(np.maximum(gains, 0.0).mean(axis=0) / belief.hyperparameters.scales[0] + 1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("n_pending", [0, 2])
+def test_it_is_the_mean_improvement_over_the_best_of_joint_draws(kernel: str, n_pending: int) -> None:
+    rng = np.random.default_rng(3)
+    belief = some_belief(0.05, kernel).condition_on_pending(rng.uniform([0.0, -1.0], [2.0, 3.0], (n_pending, 2)))
+    U = rng.random((40, 2))
+    gains, wanted = np.exp(total_value(NoisyImprovements.on_cube(belief, seed=0), U)), np.exp(simulated(belief, U))
+    np.testing.assert_allclose(gains, wanted, atol=0.08 * wanted.max())
+    assert wanted.max() > 3.0 * np.median(wanted)  # they differ by more than this error
+
+
+@given(st.integers(0, 10**6), st.sampled_from(KERNELS[1:]))
+@settings(max_examples=20, deadline=None)
+def test_the_gradient_is_that_of_the_value(seed: int, kernel: str) -> None:
+    functions = NoisyImprovements.on_cube(some_belief(0.05, kernel, seed % 7), seed)
+    U, step = np.random.default_rng(seed + 10).random((4, 2)), 1e-5
+    (stack,) = stacks_of(functions.graph)
+    gradient = functions.value_and_gradient(stack, U[None], ())[1][0]
+    for axis in np.eye(2):
+        slope = (total_value(functions, U + step * axis) - total_value(functions, U - step * axis)) / (2.0 * step)
+        np.testing.assert_allclose(gradient @ axis, slope, rtol=1e-3, atol=1e-3)
+
+
+def test_without_noise_it_is_the_improvement_over_the_incumbent() -> None:
+    belief, U = some_belief(1e-9), np.random.default_rng(1).random((50, 2))
+    plain = total_value(LogImprovements.over_incumbent(belief), U) - np.log(belief.hyperparameters.scales[0])
+    is_likely = plain > -8.0
+    assert is_likely.sum() > 15
+    values = total_value(NoisyImprovements.on_cube(belief, seed=0), U)
+    np.testing.assert_allclose(values[is_likely], plain[is_likely], atol=0.02)
+
+
+def test_in_noise_evaluated_points_promise_nothing_though_they_improve_on_an_incumbent() -> None:
+    belief = some_belief(0.3)
+    U = belief.domain.to_unit(belief.X)
+    over_one, over_all = LogImprovements.over_incumbent(belief), NoisyImprovements.on_cube(belief, seed=0)
+    second = np.argsort(belief.posterior(belief.X)[0])[-2]
+    assert total_value(over_one, U)[second] > -4.0
+    assert total_value(over_all, U).max() < -6.0
+    elsewhere = total_value(over_all, np.random.default_rng(0).random((200, 2))).max()
+    assert elsewhere > total_value(over_all, U).max() + 3.0
+
+
+def bumps(point: dict[str, float]) -> float:
+    """Three peaks of heights 1, 0.8 and 0.6, the highest of which is narrow."""
+    x = np.array([point["a"], point["b"]])
+    peaks = (((0.2, 0.7), 0.12, 1.0), ((0.75, 0.25), 0.15, 0.8), ((0.6, 0.8), 0.1, 0.6))
+    return sum(height * float(np.exp(-((x - centre) ** 2).sum() / (2.0 * w * w))) for centre, w, height in peaks)
+
+
+def searched(seed: int, noise_std: float, n: int) -> tuple[list[dict[str, float]], float]:
+    """Points that a team asked for, and the value at its recommendation."""
+    rng, asked = np.random.default_rng(900 + seed), list[dict[str, float]]()
+    team = sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, seed=seed)
+    for _ in range(n):
+        query = team.ask()
+        asked.append(query.point)
+        team.tell(query, bumps(query.point) + noise_std * rng.standard_normal())
+    return asked, bumps(team.recommend().point)
+
+
+def test_in_noise_a_team_measures_near_its_best_point_and_far_from_all_points() -> None:
+    asked, _ = searched(seed=2, noise_std=0.1, n=30)
+    points = np.array([[point["a"], point["b"]] for point in asked])
+    nearest = [np.abs(points[:i] - points[i]).max(axis=1).min() for i in range(20, 30)]
+    assert min(nearest) < 0.05
+    assert max(nearest) > 0.12
+    assert all(a != b for a, b in pairwise(asked))
+
+
+@pytest.mark.thorough
+def test_in_noise_the_best_of_three_peaks_is_found_more_often_than_not() -> None:
+    values = [searched(seed, noise_std=0.05, n=40)[1] for seed in range(430, 438)]
+    assert np.median(values) > 0.95  # the second peak has 0.8
