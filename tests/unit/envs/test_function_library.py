@@ -72,6 +72,15 @@ def test_the_stated_argmax_has_the_stated_maximum(name, form):
     assert ((f.low <= f.argmax) & (f.argmax <= f.high)).all()
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_point_near_the_argmax_has_a_larger_value(name):
+    """A curve of regret on a logarithmic axis would end at such a point."""
+    f = get(name, seed=3, **SMALL.get(name, {}))
+    bounds = list(zip(f.low, f.high, strict=True))
+    top = -minimize(lambda x: -f.value(x[None])[0], f.argmax, bounds=bounds, method="L-BFGS-B").fun
+    assert top <= f.maximum + 1e-12 * max(1.0, abs(f.maximum))
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_maximum_equals_that_of_the_literature(name):
     assert get(name).maximum == pytest.approx(KNOWN[name], abs=1e-6 * max(1.0, abs(KNOWN[name])))
