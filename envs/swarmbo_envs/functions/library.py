@@ -105,6 +105,8 @@ def _michalewicz(X: Points, i: int, steepness: int) -> Values:
 
 def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
     """Michalewicz: Σ_i sin(x_i) sin(i x_i² / π)^(2m), one factor per variable; its maximum is searched."""
+    if steepness < 1 or steepness % 1:
+        raise ConfigError(f"got {steepness}; wanted an integer >= 1", at="$.environment.steepness")
     terms: dict[str, Term] = {}
     argmax, maximum = np.zeros(n_variables), 0.0
     grid = np.linspace(0.0, np.pi, 20_001)
@@ -275,6 +277,8 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
     if name in _SEEDED:
         settings = {"seed": seed, **settings}
     try:
+        if (n := settings.get("n_variables", 1)) < 1:
+            raise ConfigError(f"got {n}; wanted an integer >= 1", at="$.environment.n_variables")
         function = makers[name](**settings)
     except TypeError as error:
         raise ConfigError(f"{name} does not take these settings: {error}", at="$.environment") from error

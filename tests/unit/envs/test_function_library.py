@@ -208,6 +208,12 @@ def test_rescaling_changes_the_sensitivity_to_each_axis_and_keeps_the_optimum():
         ("hartmann", {"largest": 0.5}, "largest 0.5"),
         ("wells", {"n_variables": 5}, "wanted a multiple of 2"),
         ("wells", {"n_variables": 60, "block": 60}, "got blocks of 60.*wanted at most 20"),
+        ("michalewicz", {"n_variables": -1}, r"n_variables: got -1; wanted an integer >= 1"),
+        ("ackley", {"n_variables": 0}, r"n_variables: got 0; wanted an integer >= 1"),
+        ("michalewicz", {"steepness": -3}, "got -3; wanted an integer >= 1"),
+        ("additive-gp", {"lengthscale": 0.0}, "lengthscale 0.0; wanted .* a number above 0"),
+        ("rover", {"obstacles": -1}, "got -1 squares"),
+        ("rover", {"half_m": 0.45}, "got 113 squares of half side 0.45; wanted .* small enough"),
     ],
 )
 def test_unknown_functions_and_invalid_settings_are_refused(name, settings, message):
