@@ -213,7 +213,7 @@ def test_rescaling_changes_the_sensitivity_to_each_axis_and_keeps_the_optimum():
         ("michalewicz", {"steepness": -3}, "got -3; wanted an integer >= 1"),
         ("additive-gp", {"lengthscale": 0.0}, "lengthscale 0.0; wanted .* a number above 0"),
         ("rover", {"obstacles": -1}, "got -1 squares"),
-        ("rover", {"half_m": 0.45}, "got 113 squares of half side 0.45; wanted .* small enough"),
+        ("rover", {"half_m": 0.45}, "got 113 squares of half side 0.45; wanted .* start and goal free"),
     ],
 )
 def test_unknown_functions_and_invalid_settings_are_refused(name, settings, message):
