@@ -112,7 +112,7 @@ _FEATURES = 2048
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """TuRBO-1, centralised: an implementation of the paper with a Gaussian process of GPyTorch.
 
-    Unlike the authors' program, it has scrambled Sobol designs, more candidates, and draws without observation noise.
+    The authors' program has Latin hypercube designs, at most 100 candidates per variable, and draws with noise.
     The kernel is Matern-5/2 with one lengthscale per variable; outcomes are standardised by median and standard
     deviation. As in the authors' program, lengthscales are in [0.005, 2], the signal variance in [0.05, 20] and the
     noise variance in [0.0005, 0.2]. Joint draws at the candidates use Matheron's rule on 2,048 random features, not a
