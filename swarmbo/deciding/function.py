@@ -14,7 +14,7 @@ from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.belief.model.limits import without_better_infeasible
+from swarmbo.belief.model.limits import barring_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.deciding.joint import Expect, Judge, Steps, joint_steps, recommended_steps
@@ -112,6 +112,7 @@ class FunctionLearner:
         else:
             found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a user's own belief
             model = checked_result(Model, found, setup.belief, "learn")
+        model = model if situation.history.barred is None else model.barring(situation.history.barred)
         return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
@@ -215,7 +216,7 @@ class FunctionLearner:
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=without_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
+            history=barring_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,
@@ -227,7 +228,6 @@ class FunctionLearner:
             pending_rounds=log.pending_rounds,
             n_batched=log.n_batched,
             n_foreign=sum(query.row is None and not query.chosen for query in log.open.values()),
-            failed=log.history.failed,
             regions=problem.regions,
             ranges=problem.ranges,
             coding=problem.coding,

@@ -317,7 +317,7 @@ def _is_known_by_owners(situation: JointSituation) -> bool:
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:
     """Requirements from failures, which lose weight over the longest time lengthscale of all factors."""
     times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
-    if times and situation.failed is not None and situation.failed.any():
+    if times and situation.history.failed.any():
         graph = model.belief.graph
         by_factor = dict(zip(graph.factors, times, strict=True))
         # the longest lengthscale counts, and each owner has fitted its own factors only

@@ -77,6 +77,7 @@ class Dataset:
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
         measured: Measured quantities (t, c) that have limits, NaN if unknown; None: there are none.
         query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations, as by default.
+        barred: Mask (t,) of evaluations around which no search is wanted; None: there are none.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -96,6 +97,7 @@ class Dataset:
     basis: Int[np.ndarray, " t"] | None = None
     query: Int[np.ndarray, " t"] = _FILLED
     measured: Float[np.ndarray, "t c"] | None = None
+    barred: Bool[np.ndarray, " t"] | None = None
 
     def __post_init__(self) -> None:
         t, cells = len(self.totals), self.factors.shape
@@ -145,8 +147,9 @@ class Dataset:
 
     @property
     def sums(self) -> Float[np.ndarray, " t"]:
-        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if neither is known."""
-        return np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
+        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``."""
+        sums = np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
+        return sums if self.barred is None else np.where(self.barred, np.nan, sums)
 
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""

@@ -254,8 +254,7 @@ class _Data:
         tried, beliefs, evidences = self._tried()
         best = evidences.argmax(axis=0).tolist()
         forms = tuple(tried[i] for i in best)
-        i_plain = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
-        warps, plain = self.fitted(forms), beliefs[i_plain].hyperparameters
+        warps, plain = self.fitted(forms), None
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
         splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all else ({}, {})
         is_alone = is_one and not splits
@@ -264,15 +263,17 @@ class _Data:
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
         whole, candidates = Candidate(forms[0], hyperparameters, n), ()
-        if is_alone:
-            is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
-            similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
-            if best != [i_plain] and evidences[best[0], 0] < evidences[i_plain, 0] + similar:
-                candidates = (whole, Candidate(tried[i_plain], plain, n))
-        elif is_one:
-            (split,), (lead,) = splits.values(), leads.values()
-            if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
-                candidates = (Candidate(Form(grouping="split"), split.hyperparameters, n), whole)
+        if is_one:
+            i = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
+            plain = Candidate(tried[i], beliefs[i].hyperparameters, n)
+            if splits:
+                (split,), (lead,) = splits.values(), leads.values()
+                if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
+                    candidates = (Candidate(Form(grouping="split"), split.hyperparameters, n), whole)
+            elif best != [i]:
+                is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
+                if evidences[best[0], 0] < evidences[i, 0] + belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER):
+                    candidates = (whole, plain)
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
@@ -280,7 +281,7 @@ class _Data:
             forms=forms,
             splits={factor: split.hyperparameters for factor, split in splits.items()},
             candidates=candidates,
-            plain_noise=plain.noise_variances[0] if is_one else 1.0,
+            plain_noise=plain.hyperparameters.noise_variances[0] if plain else 1.0,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
