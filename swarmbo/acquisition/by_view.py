@@ -1,9 +1,9 @@
 """Exchange of results between agents with separate beliefs in a decision; nothing is sent if all share a belief."""
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -11,8 +11,8 @@ from jaxtyping import Float
 from swarmbo.acquisition.chain import matched, relevant_places
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
+from swarmbo.steps import Steps
 
-Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
 ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
 FitsValue = Callable[[str, Any], bool]  # True if an agent's value is admissible
@@ -48,24 +48,21 @@ class EachSends(NamedTuple):
     in_turn: bool = False  # True: one agent after another
 
 
-ViewSteps = Generator[EachSends, dict[str, Any], Out]
-
-
 def each(
     situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
-) -> ViewSteps[Any]:
+) -> Steps[Any]:
     """Values of some agents, by agent; computed here if all share a belief."""
     return _values(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits))
 
 
 def in_turn(
     situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
-) -> ViewSteps[Any]:
+) -> Steps[Any]:
     """Values of some agents, by agent; each waits for the agents before it. Computed here if all share a belief."""
     return _values(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True))
 
 
-def _values(situation: Situation, request: EachSends) -> ViewSteps[Any]:
+def _values(situation: Situation, request: EachSends) -> Steps[Any]:
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
@@ -77,18 +74,7 @@ def answer_of(request: EachSends) -> dict[str, Any]:
     return values
 
 
-def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any] = answer_of) -> Out:
-    """Run steps, answering each request at once; by default with all beliefs at hand, without counting messages."""
-    reply: Any = None
-    while True:
-        try:
-            request = steps.send(reply)
-        except StopIteration as finished:
-            return finished.value
-        reply = answer_request(request)
-
-
-def likely_steps(situation: Situation) -> ViewSteps[Situation]:
+def likely_steps(situation: Situation) -> Steps[Situation]:
     """Situation without locations where measurements probably fail, judged by each agent's separate belief."""
     if not (situation.required or isinstance(situation.belief, Views)):
         return situation
@@ -114,7 +100,7 @@ def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 
 def greedy_picks(
     situation: Situation, choose: Chooser, fast: PlaceBelief | None = None
-) -> ViewSteps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
+) -> Steps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
     """Sequential greedy choices: agent by agent, the best location that is not taken, given the earlier choices.
 
     Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. The returned list has

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
+from swarmbo.acquisition.by_view import are_numbers, each, in_turn
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import BatchValue, Utility
 from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
+from swarmbo.steps import Steps
 
 Place = Float[np.ndarray, " d"]
 Batch = dict[str, Place]
@@ -32,7 +33,7 @@ class Safeguard:
     # agents would measure
     in_turn: Mapping[str, Place] | None
 
-    def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
+    def settled(self, situation: Situation, points: Mapping[str, Place]) -> Steps[Batch]:
         """Final batch, chain by chain.
 
         Starting at the end of a chain, agents abstain if their place's utility is below its price, given those of later
@@ -69,7 +70,7 @@ class _Check:
         self._asks_all = shared or len(chain) <= IN_SIGHT + 1
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
-    def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
+    def worthwhile(self, situation: Situation) -> Steps[Batch]:
         agreed, safeguard, chain = self._agreed, self.given, self._chain
         rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
@@ -86,7 +87,7 @@ class _Check:
         stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
         return {agent: place for agent, place in agreed.items() if stay.get(agent, True)}
 
-    def is_no_worse(self, situation: Situation, agreed: Batch) -> ViewSteps[bool]:
+    def is_no_worse(self, situation: Situation, agreed: Batch) -> Steps[bool]:
         """True if the sequential greedy places have no larger value than the remaining agreed places."""
         chain, order, rival = self._chain, self.given.order, self._rival
         both = [{agent: self._rows[place.tobytes()] for agent, place in own.items()} for own in (agreed, rival)]
@@ -164,7 +165,7 @@ class LocalProblem:
     shortlists: dict[str, Float[np.ndarray, "s d"]]
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
-    def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
+    def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> Steps[float | None]:
         """Sum of the factors at the measuring agents' choices; None if a choice is not on its agent's shortlist.
 
         Agents with separate beliefs send the values of their factors.

@@ -1,10 +1,10 @@
-"""Answers of one agent to the requests of a decision: from its own data, and by messages."""
+"""Driver of one agent: it exchanges data, and answers the requests of a decision, by messages."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import networkx as nx
@@ -15,19 +15,29 @@ from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSends
 from swarmbo.agent import schema
 from swarmbo.agent.schema import Participants
+from swarmbo.belief.fusion.fused import FusionExchange
+from swarmbo.belief.fusion.fused_view import AnyUnfinished, StepMessages, exchange_steps, send_and_deliver
 from swarmbo.coordination import agreement, deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.by_messages import ByMessages, Post, Program
 from swarmbo.coordination.deadline import DeadlineAgent
+from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import has_deadline
-from swarmbo.coordination.requests import AllReduce, Steps, ToAll, single_request
+from swarmbo.coordination.requests import AllReduce, ToAll, single_request
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.central_driver import all_of, decoded, exchange_of
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.offers import Offer, PackedOffer
+from swarmbo.deciding.own_rows import OutcomeExchange, OwnRows
+from swarmbo.deciding.reports import Reports
 from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
+from swarmbo.spaces import PlaceTable
+from swarmbo.steps import Out, Steps, answer_requests
 from swarmbo.transport import Envelope, Routes
 
 
@@ -69,7 +79,6 @@ class DeadlineProgress:
         return out
 
 
-Out = TypeVar("Out")
 Numbers = Float[np.ndarray, "k m"]
 Points = Float[np.ndarray, "*k n"]
 _NEAR = 1.0  # largest distance of a point outside the cube, in box widths
@@ -82,12 +91,12 @@ class Stage(NamedTuple):
     programs: Callable[[Post], Iterable[Program[Any]]]
 
 
-StageSteps = Generator[Stage | DeadlineStage | EarlyLocation, Any, Out]
-
-
 @dataclass(frozen=True, eq=False)
 class AgentDriver:
-    """Driver of one agent: messages to all others, sums over all, and answers to the requests of a decision."""
+    """Driver of one agent: exchange of data before a decision, and answers to its requests, from own data and messages.
+
+    Absent agents neither receive nor relay messages.
+    """
 
     name: str
     setup: Setup
@@ -101,21 +110,25 @@ class AgentDriver:
     def _members(self) -> tuple[str, ...]:
         return self.setup.problem.agents if self.participants is None else self.participants.members
 
-    def _send_to_all(self, purpose: str, data: bytes, fits: fitting.FitsData) -> StageSteps[dict[str, bytes]]:
+    @property
+    def _absent(self) -> dict[str, OwnRows]:
+        return {} if self.participants is None else self.participants.absent(self.setup.problem.agents)
+
+    def _send_to_all(self, purpose: str, data: bytes, fits: fitting.FitsData) -> Steps[dict[str, bytes]]:
         """Send data to all agents; return the data of all."""
         return (yield from self._exchange(purpose, single_request(ToAll({self.name: data}, fits))))
 
-    def _exchange(self, purpose: str, steps: Steps[Out]) -> StageSteps[Out]:
+    def _exchange(self, purpose: str, steps: Steps[Out]) -> Steps[Out]:
         all_agents = all_of(self.setup.problem.graph, self.routes, self._members)
         (outcome,) = yield Stage(purpose, lambda post: [ByMessages(all_agents, self.name, post).program(steps)])
         return outcome
 
-    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> StageSteps[Numbers]:
+    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> Steps[Numbers]:
         return (yield from self._exchange(purpose, single_request(AllReduce(numbers[None], fits))))
 
     def _compose_points(
         self, purpose: str, points: Points, owners: Sequence[str] = (), substitutes: Sequence[str] = ()
-    ) -> StageSteps[Points]:
+    ) -> Steps[Points]:
         """Joint points from owners' values; the first present agent of ``substitutes`` gives absent owners' values."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in substitutes), members[0])
@@ -125,7 +138,7 @@ class AgentDriver:
         sums = yield from self._sum(purpose, own_points, fitting.by_author(authors, -_NEAR, 1.0 + _NEAR))
         return sums.reshape(points.shape)
 
-    def answer(self, request: joint.Request | places.Request) -> StageSteps[Any]:
+    def answer(self, request: joint.Request | places.Request) -> Steps[Any]:
         """Steps by which this agent answers a request."""
         match request:
             case joint.Rank():
@@ -154,7 +167,7 @@ class AgentDriver:
             case places.Visit():
                 return (yield from self._visit(request))
 
-    def _rank(self, request: joint.Rank) -> StageSteps[joint.Ranking | None]:
+    def _rank(self, request: joint.Rank) -> Steps[joint.Ranking | None]:
         """Best evaluated points, by the sums of the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals, every agent has all outcomes, and ranks the points as a team does
@@ -168,7 +181,7 @@ class AgentDriver:
         found = yield Stage("ranking", lambda post: [summed(i, part, post) for i, part in own_parts])
         return request.ranking([(part, sums) for _, part, sums in sorted(found)])
 
-    def _gather(self, request: joint.Gather) -> StageSteps[Mapping[str, float]]:
+    def _gather(self, request: joint.Gather) -> Steps[Mapping[str, float]]:
         graph, numbers = request.graph, request.numbers
         if self.setup.problem.shares_outcomes:
             return numbers
@@ -177,7 +190,7 @@ class AgentDriver:
         numbers_by_factor = dict(zip(graph.factors, sums.tolist(), strict=True))
         return request._replace(numbers=numbers_by_factor).among(self._members)
 
-    def _agree(self, request: joint.Agree) -> StageSteps[Agreement]:
+    def _agree(self, request: joint.Agree) -> Steps[Agreement]:
         functions, graph, method = request.functions, request.functions.graph, self.setup.coordination
         if has_deadline(method):
             return (yield from self._agree_by_deadline(method, request))
@@ -190,7 +203,7 @@ class AgentDriver:
         report = SolveReport(status, max((outcome.rounds for outcome in outcomes), default=0))
         return Agreement((yield from self._compose_points("point", point)), 0.0, report)
 
-    def _agree_by_deadline(self, method: Any, request: joint.Agree) -> StageSteps[Agreement]:
+    def _agree_by_deadline(self, method: Any, request: joint.Agree) -> Steps[Agreement]:
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         own_values: Mapping[str, float] = {}
         if self.name in graph.agents:
@@ -205,7 +218,7 @@ class AgentDriver:
         point = yield from self._compose_points("point", point, substitutes=graph.agents)
         return Agreement(point, 0.0, SolveReport("deadline", method.deadline))
 
-    def _choose(self, request: places.Choose) -> StageSteps[Solution]:
+    def _choose(self, request: places.Choose) -> Steps[Solution]:
         """Agree with others, using only the agent's own tables; then exchange the choices and their values."""
         problem, graph = request.problem, request.problem.graph
         if has_deadline(self.setup.coordination):
@@ -219,7 +232,7 @@ class AgentDriver:
         values = yield from self._exchange_values(graph, own, assignment, graph.factors)
         return solution_with(graph, assignment, values, outcomes, Traffic())
 
-    def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> StageSteps[dict[str, int]]:
+    def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> Steps[dict[str, int]]:
         agents = self.setup.problem.agents
         own_indices = np.array([[float(own_index) if agent == self.name else 0.0 for agent in agents]])
         indices = yield from self._sum("choices", own_indices, schema.indices(agents, sizes, least))
@@ -227,12 +240,12 @@ class AgentDriver:
 
     def _exchange_values(
         self, graph: FactorGraph, own: Mapping[str, np.ndarray], chosen: Mapping[str, int], factors: Sequence[str]
-    ) -> StageSteps[Float[np.ndarray, " f"]]:
+    ) -> Steps[Float[np.ndarray, " f"]]:
         utility = [float(own[f][tuple(chosen[x] for x in graph.scope(f))]) if f in own else 0.0 for f in factors]
         fits = fitting.by_author([graph.owner(factor) for factor in factors])
         return (yield from self._sum("choices", np.array([utility]), fits))[0]
 
-    def _choose_by_deadline(self, method: Any, request: places.Choose) -> StageSteps[Solution]:
+    def _choose_by_deadline(self, method: Any, request: places.Choose) -> Steps[Solution]:
         """Exchange forbidden pairs, choose the own location by a deadline, then exchange all choices."""
         problem, graph = request.problem, request.problem.graph
         own_tables = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
@@ -254,7 +267,7 @@ class AgentDriver:
         values = (yield from self._exchange_values(graph, own_tables, chosen, whole)).tolist() if whole else ()
         return agreement.partial_solution_with(graph, chosen, values, SolveReport("deadline", method.deadline))
 
-    def _visit(self, request: places.Visit) -> StageSteps[Decision]:
+    def _visit(self, request: places.Visit) -> Steps[Decision]:
         """Plan the agent's own route in an auction by messages; then all agents exchange their destinations."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
@@ -265,3 +278,66 @@ class AgentDriver:
         destinations = {name: msgspec.msgpack.decode(data) for name, data in packed.items()}
         points = {name: np.array(place) for name, place in destinations.items() if place is not None}
         return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))
+
+    def exchange_reports(
+        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known_offers: Mapping[str, PackedOffer]
+    ) -> Steps[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
+        """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
+        keeps_outcomes, problem, links = not schema.reports_outcomes(self.setup), self.setup.problem, self.links
+        if self._absent:
+            links = nx.complete_graph(problem.agents) if links is None else links
+            links = nx.restricted_view(links, [name for name in self._absent if name in links], [])
+        sites = None if self.sites is None else PlaceTable(self.sites)
+        packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
+        reports = Reports(problem, self.name, own, packed, links, keeps_outcomes, known_offers)
+        fits = schema.reports(log, own.attached, self.sites, known_offers)
+        received = yield from self._send_to_all("reports", reports.packed(), fits)
+        absent = PackedOffer.of(Offer(takes_part=False), None, None)
+        # all participants have the same rows of absent agents, and report for them without a message
+        for name, rows in self._absent.items():
+            received[name] = Reports(problem, name, rows, absent, keeps_outcomes=keeps_outcomes).packed()
+        return (yield from answer_requests(reports.merged(log, learner, received), self._fuse))
+
+    def _fuse(self, due: Sequence[FusionExchange]) -> Steps[None]:
+        for exchange in due:
+            for view in exchange.agents.values():
+                view.refused = self.refused
+            steps = exchange_steps(exchange.agents, exchange.steps)
+            yield from answer_requests(steps, partial(self._answer_fusion, exchange))
+
+    def _answer_fusion(self, exchange: FusionExchange, request: AnyUnfinished | StepMessages) -> Steps[Any]:
+        if isinstance(request, AnyUnfinished):
+            unfinished = yield from self._sum("sharing", np.array([[float(request.own)]]), fitting.are_not_negative)
+            return bool(unfinished[0, 0])
+        # the medium loses messages; what it delivers crosses the real links
+        inboxes = send_and_deliver(request.envelopes, exchange.medium)
+        contents = {name: inbox[0].payload for name, inbox in inboxes.items()}
+        neighbours = exchange.agents[self.name].neighbours
+        (notes,) = yield Stage("sharing", lambda post: [self._exchange_notes(contents, neighbours, post)])
+        inbox = [Envelope(name, self.name, notes[name]) for name in self.setup.problem.agents if notes.get(name)]
+        return {self.name: inbox}
+
+    def _exchange_notes(
+        self, contents: Mapping[str, bytes], neighbours: Sequence[str], post: Post
+    ) -> Program[dict[str, bytes]]:
+        """Exchange a note with every neighbour; an empty note means nothing to send, or a loss."""
+        for neighbour in neighbours:
+            post(neighbour, Note(self.name, contents.get(neighbour, b"")))
+        received: dict[Key, Any] = {}
+        if neighbours:
+            received = yield {("note", name): fitting.Wanted(name, fitting.accept_all) for name in neighbours}
+        return {message.agent: message.content for message in received.values()}
+
+    def exchange_outcomes(self, log: Logbook, own: OwnRows) -> Steps[Logbook]:
+        """Log of a function with the data of all agents since the last decision."""
+        problem, participants = self.setup.problem, self.participants
+        exchange = OutcomeExchange(self.name, log, own)
+        # decided by common knowledge: if own data counted, one agent might skip what others wait for
+        if not (log.open or own.attached):
+            return log
+        reporters = problem.agents[:1] if participants is None else problem.agents  # another may have got the total
+        fits = schema.outcome_sums(problem, log, len(own.attached), reporters)
+        sums = yield from self._sum("news", exchange.numbers(), fits)
+        for name, rows in self._absent.items():  # 0 for all others, as for any agent's numbers: the sum stays exact
+            sums = sums + OutcomeExchange(name, log, rows).numbers()
+        return exchange.merged(sums).without(() if participants is None else participants.finished_queries)

@@ -1,15 +1,15 @@
 """Driver of a team's decisions, which has the data of all agents."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition.by_view import EachSends, run_steps
+from swarmbo.acquisition.by_view import EachSends
 from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.belief.fusion.fused_view import AnyUnfinished, StepMessages, exchange_steps, send_and_deliver
 from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
@@ -18,15 +18,15 @@ from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod, has_deadline
-from swarmbo.coordination.requests import InTurn, Steps, ToAll, single_request
+from swarmbo.coordination.requests import InTurn, ToAll, single_request
 from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import checked_result, loggable_result, parameters_of
+from swarmbo.steps import Out, Steps, run_steps
 from swarmbo.transport import Carrying, FaultyTransport, Routes, Transport
 
-Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; other messages belong to the agreement
 
 
@@ -132,7 +132,7 @@ class CentralDriver:
     seed: int = 0
     shares_outcomes: bool = False
 
-    def run(self, steps: Generator[Any, Any, Out]) -> Out:
+    def run(self, steps: Steps[Out]) -> Out:
         """Run the steps, answering their requests."""
         return run_steps(steps, self._answer)
 

@@ -24,13 +24,14 @@ from swarmbo.deciding.offers import (
     random_candidates,
 )
 from swarmbo.deciding.own_rows import OwnRow, is_place, measurements_by_round
-from swarmbo.deciding.places import PlaceSteps, place_steps
+from swarmbo.deciding.places import place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import invalid_result
+from swarmbo.steps import Steps
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
@@ -98,7 +99,7 @@ class FieldLearner:
         """Learner with hyper-parameters fitted if a fit is due; with local beliefs agents fit during fusion."""
         return replace(self, team_belief=self.team_belief.fitted(self.setup.seed))
 
-    def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
+    def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FieldLearner", Choice]]:
         """Steps of a joint choice of a location for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
         seed = log.seed_of_episode(setup.seed)
@@ -155,7 +156,7 @@ class FieldLearner:
         after = replace(self, team_belief=self.fitted(log).team_belief.at(log.round))
         return after, with_pending(after.team_belief, log, log.round)
 
-    def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+    def recommend(self, log: Logbook, sites: Sites) -> Steps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
         if isinstance(self.team_belief, LocalBeliefs):
             return self, (yield from self._recommended_by_message(self.team_belief.n_known, sites))
@@ -164,9 +165,7 @@ class FieldLearner:
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _recommended_by_message(
-        self, n_known: Callable[[str], float], sites: Sites
-    ) -> PlaceSteps[Recommendation | None]:
+    def _recommended_by_message(self, n_known: Callable[[str], float], sites: Sites) -> Steps[Recommendation | None]:
         """Recommendation of the agent with the most measurements, which it sends to the others."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))

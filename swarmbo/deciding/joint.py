@@ -3,9 +3,9 @@
 A team answers the requests at once (``central_driver``), an agent by messages (``agent.answers``).
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import networkx as nx
@@ -34,8 +34,8 @@ from swarmbo.problem import Problem
 from swarmbo.problem.no_go import Limit
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result, invalid_result, loggable_result
+from swarmbo.steps import Steps
 
-Out = TypeVar("Out")
 Point = Float[np.ndarray, " n"]
 _ROUNDING = 1e-9  # box widths
 
@@ -67,7 +67,7 @@ class Rank(NamedTuple):
         parts = enumerate(self.belief.graph.components) if len(self.belief.X) else ()
         return [(i, part) for i, part in parts if len(part.factors) > 1]
 
-    def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
+    def summed(self, own: Sequence[str]) -> Steps[Float[np.ndarray, " m"]]:
         """Steps that sum factors' means over the agents of each part, at evaluated points, then at pending points."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
         ahead = incumbents.means_at_pending(self.belief, own)
@@ -133,7 +133,7 @@ class Expect(NamedTuple):
     model: Model
     points: Float[np.ndarray, "m n"]
 
-    def summed(self, graph: FactorGraph, own: Sequence[str]) -> requests.Steps[Any]:
+    def summed(self, graph: FactorGraph, own: Sequence[str]) -> Steps[Any]:
         """Steps that add up, over all agents, mean and variance of their own factors of the problem's graph."""
         model, points, terms = self.model, self.points, np.empty((len(own), 2, len(self.points)))
         for term, factor in zip(terms, own, strict=True):  # a single factor may be modelled in parts
@@ -144,7 +144,6 @@ class Expect(NamedTuple):
 
 
 Request = Rank | Gather | Whole | Agree | Expect
-Steps = Generator[Request, Any, Out]
 
 
 class Judge(NamedTuple):

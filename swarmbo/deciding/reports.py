@@ -5,15 +5,14 @@ the common sites (``offers.packed``). An unchanged offer, as of a fixed sensor, 
 reports contain the locations of measurements, but no outcomes; agents then exchange messages of the fusion method.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
@@ -21,10 +20,8 @@ from swarmbo.deciding.own_rows import UNREQUESTED, MeasurementRecord, OwnRow, Ow
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 from swarmbo.records import Traffic
+from swarmbo.steps import Steps
 from swarmbo.worlds.fields import news_of_measurements
-
-Out = TypeVar("Out")
-Learning = Generator[tuple[FusionExchange, ...], None, Out]  # yields due exchanges of beliefs
 
 
 class _SentRow(msgspec.Struct, frozen=True, array_like=True):
@@ -135,7 +132,7 @@ class Reports:
 
     def merged(
         self, log: Logbook, learner: FieldLearner, received: Mapping[str, bytes]
-    ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
+    ) -> Steps[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(report, type=Report) for name, report in received.items()}
         rows_by_agent = {name: [Reported(name, row) for row in report.rows] for name, report in reports.items()}
