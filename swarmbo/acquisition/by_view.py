@@ -11,7 +11,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.chain import matched, relevant_places
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
-from swarmbo.steps import Steps
+from swarmbo.steps import Out, Steps, run_steps
 
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
 ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
@@ -72,6 +72,11 @@ def answer_of(request: EachSends) -> dict[str, Any]:
     for agent in request.senders:
         values[agent] = request.value_of(agent, values if request.in_turn else {})
     return values
+
+
+def at_once(steps: Steps[Out]) -> Out:
+    """Run steps in a process that has all beliefs, without counting messages."""
+    return run_steps(steps, answer_of)
 
 
 def likely_steps(situation: Situation) -> Steps[Situation]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.by_view import Chooser, answer_of, are_rows, each, fast_belief, greedy_picks
+from swarmbo.acquisition.by_view import Chooser, are_rows, at_once, each, fast_belief, greedy_picks
 from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, relevant_places, shares_factor
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -21,7 +21,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.registry import checked_result
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain
-from swarmbo.steps import Steps, run_steps
+from swarmbo.steps import Steps
 
 # beyond this team size, all tables share a limit of entries, unless agents would get too few candidates ...
 _LARGE_TEAM = 48
@@ -115,7 +115,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         no factor measure at their greedy choices. So the best joint choice has at least the value of the greedy choices
         by these tables, and agents do not crowd agents outside their factors.
         """
-        return run_steps(self._problem_steps(situation), answer_of)
+        return at_once(self._problem_steps(situation))
 
     @property
     def splits(self) -> bool:

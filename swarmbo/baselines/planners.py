@@ -11,14 +11,14 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import answer_of, each, greedy_picks, is_row
+from swarmbo.acquisition.by_view import at_once, each, greedy_picks, is_row
 from swarmbo.belief import view_of
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
-from swarmbo.steps import Steps, run_steps
+from swarmbo.steps import Steps
 
 
 @kind("coordination", FIELD)
@@ -38,7 +38,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations by mean + sqrt(beta) std, or by the acquisition's own utility of a location."""
-        return run_steps(self.steps(situation, acquisition), answer_of)
+        return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> Steps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices."""
@@ -77,7 +77,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations sequentially, by the acquisition's utility of single locations."""
-        return run_steps(self.steps(situation, acquisition), answer_of)
+        return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> Steps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""

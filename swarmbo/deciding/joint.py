@@ -22,9 +22,9 @@ from swarmbo.belief.model.limits import optimistic_stds, probably_feasible, prob
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.plan import has_deadline
+from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import is_finite
 from swarmbo.deciding.near import StepBox
 from swarmbo.deciding.setup import Maximiser, Setup
@@ -34,7 +34,6 @@ from swarmbo.problem import Problem
 from swarmbo.problem.no_go import Limit
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result, invalid_result, loggable_result
-from swarmbo.steps import Steps
 
 Point = Float[np.ndarray, " n"]
 _ROUNDING = 1e-9  # box widths
@@ -71,7 +70,7 @@ class Rank(NamedTuple):
         """Steps that sum factors' means over the agents of each part, at evaluated points, then at pending points."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
         ahead = incumbents.means_at_pending(self.belief, own)
-        return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
+        return (yield AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
 
     def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
         """Ranking from some parts' sums."""
@@ -139,7 +138,7 @@ class Expect(NamedTuple):
         for term, factor in zip(terms, own, strict=True):  # a single factor may be modelled in parts
             mean, std = model.factor_posterior(factor, points) if len(graph.factors) > 1 else model.posterior(points)
             term[:] = mean, std**2
-        mean, variance = yield requests.AllReduce(terms, is_finite)
+        mean, variance = yield AllReduce(terms, is_finite)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
 

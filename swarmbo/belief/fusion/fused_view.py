@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -19,7 +19,6 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
-from swarmbo.steps import Steps, run_steps
 from swarmbo.transport import Envelope, Transport
 
 Said = TypeVar("Said")
@@ -294,7 +293,7 @@ class StepMessages(NamedTuple):
     envelopes: Sequence[Envelope]
 
 
-def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Steps[None]:
+def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Generator[AnyUnfinished | StepMessages, Any, None]:
     """Synchronous steps of local agents: all send, then all receive, until no agent has more to send."""
     for _ in range(steps):
         if not (yield AnyUnfinished(not all(agent.is_finished for agent in agents.values()))):
@@ -307,12 +306,14 @@ def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Steps[None]:
 
 def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> Traffic:
     """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
-
-    def answer(request: AnyUnfinished | StepMessages) -> Any:
-        return request.own if isinstance(request, AnyUnfinished) else send_and_deliver(request.envelopes, transport)
-
-    before = transport.traffic
-    run_steps(exchange_steps({agent.name: agent for agent in agents}, steps), answer)
+    before, answer = transport.traffic, None
+    step_requests = exchange_steps({agent.name: agent for agent in agents}, steps)
+    while True:
+        try:
+            request = step_requests.send(answer)
+        except StopIteration:
+            break
+        answer = request.own if isinstance(request, AnyUnfinished) else send_and_deliver(request.envelopes, transport)
     return transport.traffic - before
 
 
