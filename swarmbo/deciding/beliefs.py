@@ -16,6 +16,7 @@ from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of, requ
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Traffic
 from swarmbo.registry import invalid_result
@@ -30,7 +31,7 @@ Rows = Float[np.ndarray, "n c"]  # physical locations; with a time axis, the las
 Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
 KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes, of failures; correlation in time
-Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
+Measured = Sequence[tuple[str, Measurement]]  # by agent
 
 
 class BeliefMessages(NamedTuple):
@@ -51,12 +52,12 @@ class SharedBelief:
         """Itself."""
         return self
 
-    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
+    def learn(self, measurements: Measured, links: Links, *, asked: int, now: int) -> "SharedBelief":
         """Belief at round ``now`` with successful measurements of round ``asked``; itself if all failed."""
-        if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
+        if not (succeeded := [one for _, one in measurements if one.outcome is not None]):
             return self
         X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
-        return self.at(asked)._updated(X, y, np.array([one.noise_std for one in succeeded])).at(now)
+        return self.at(asked)._updated(X, y, np.array([one.noise_std for one in succeeded], float)).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
         """Belief with unrequested measurements; ``failed`` are locations of failures, and a noise of NaN is unknown."""
@@ -114,16 +115,15 @@ class LocalBeliefs:
         """Copy that learns independently."""
         return LocalBeliefs(self.belief.copied())
 
-    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "LocalBeliefs":
+    def learn(self, measurements: Measured, links: Links, *, asked: int, now: int) -> "LocalBeliefs":
         """Give each local agent its own measurements, failures included."""
         outcomes, failed, noise_variances = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.belief.agents):
-            measured = [one for one in measurements if one.agent == agent]
-            succeeded = [one for one in measured if np.isfinite(one.outcome)]
-            failed_places = [one.place for one in measured if np.isnan(one.outcome)]
+        for agent, measured in grouped(one for one in measurements if one[0] in self.belief.agents).items():
+            succeeded = [one for one in measured if one.outcome is not None]
+            failed_places = [one.place for one in measured if one.outcome is None]
             if succeeded:
                 outcomes[agent] = np.array([one.place for one in succeeded]), [one.outcome for one in succeeded]
-                noise_variances[agent] = np.array([one.noise_std**2 for one in succeeded])
+                noise_variances[agent] = np.array([one.numbers[1] ** 2 for one in succeeded])
             if failed_places:
                 failed[agent] = np.array(failed_places)
         # the time kernel uses the round of the request, not the present round
@@ -153,8 +153,8 @@ class LocalBeliefs:
         """Beliefs at another round."""
         return LocalBeliefs(self.belief.at(now))
 
-    def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "LocalBeliefs":
-        """Beliefs with all measurements ``rows`` of a returning agent, which already has the first part of them."""
+    def with_own_data(self, agent: str, rows: Sequence[tuple[int, Measurement]]) -> "LocalBeliefs":
+        """Beliefs with all measurements of a returning agent by round; it already has the first part of them."""
         return LocalBeliefs(self.belief.with_own_data(agent, rows))
 
     @property

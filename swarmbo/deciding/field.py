@@ -77,8 +77,9 @@ class FieldLearner:
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
         """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
-        measurements = [news.measurement(agent, problem) for agent in problem.channels if agent in news.factors]
-        team_belief = self.team_belief.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
+        made = [(agent, news.measurement(agent, problem)) for agent in problem.channels if agent in news.factors]
+        made += [(agent, stop) for agent, stops in news.on_the_way.items() for stop in stops]
+        team_belief = self.team_belief.learn(made, links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         positions, starts = {**self.positions, **places}, {**places, **self.starts}
         return replace(self, team_belief=team_belief, positions=positions, starts=starts)
@@ -209,11 +210,8 @@ class FieldLearner:
         """Learner of a returning agent: its belief, all its measurements, and another agent's ``whereabouts``."""
         assert isinstance(self.team_belief, LocalBeliefs)
         assert self.own is not None
-        own_data = [
-            (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
-            for asked, stops in measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
-            for stop in stops
-        ]
+        by_round = measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
+        own_data = [(asked, stop) for asked, stops in by_round for stop in stops]
         return replace(self, team_belief=self.team_belief.with_own_data(self.own, own_data), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

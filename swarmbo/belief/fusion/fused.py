@@ -23,6 +23,7 @@ from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, Views, checked_no
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
 from swarmbo.errors import StateVersionError
+from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
@@ -180,17 +181,16 @@ class FusedBelief(Delegating):
         places = self._points(X)
         self.failures[agent].measure(places, np.zeros(len(places)))
 
-    def with_own_data(
-        self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
-    ) -> "FusedBelief":
-        """Copy in which an agent has all its measurements: round, location, outcome (NaN if failed), noise std."""
+    def with_own_data(self, agent: str, told: Sequence[tuple[int, Measurement]]) -> "FusedBelief":
+        """Copy in which an agent has all its measurements, given with their rounds."""
         other = self.copied()
-        good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
-        bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_measurements :]
-        for asked, place, outcome, std in good:
-            other.at(asked).give(agent, [place], [outcome], math.nan if std is None else std**2)
-        for asked, place, *_ in bad:
-            other.at(asked).give_failures(agent, [place])
+        good = [one for one in told if one[1].outcome is not None][other.agents[agent].n_measurements :]
+        bad = [one for one in told if one[1].outcome is None][other.failures[agent].n_measurements :]
+        for asked, one in good:
+            outcome, std = one.numbers
+            other.at(asked).give(agent, [one.place], [outcome], std**2)
+        for asked, failed in bad:
+            other.at(asked).give_failures(agent, [failed.place])
         return other
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
