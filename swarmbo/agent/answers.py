@@ -191,7 +191,7 @@ class AgentDriver:
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         own_values: Mapping[str, float] = {}
         if self.name in graph.agents:
-            terms = deadline_box.BoxTerms.of(method, functions, request.seed, shares=request.shares)
+            terms = deadline_box.BoxTerms.of(method, functions, request.seed, shares=self.setup.problem.shares_outcomes)
             initial = np.clip(terms.initial_point, functions.low, functions.high).tolist()
             initial_values = dict(zip(graph.variables, initial, strict=True))
             routes = Routes([agent for agent in graph.agents if agent in self._members], request.links)

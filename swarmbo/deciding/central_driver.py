@@ -12,7 +12,7 @@ import numpy as np
 from swarmbo.acquisition.by_view import EachSends
 from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.belief.fusion.fused_view import AnyUnfinished, StepMessages, exchange_steps, send_and_deliver
-from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
+from swarmbo.coordination import deadline_tables, participant, tables as conflicts
 from swarmbo.coordination.agreement import Agreement, Solution, decided_factors
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
@@ -189,20 +189,15 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first agreement must not match the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        if has_deadline(self.coordination):
-            opened = self._opened(functions.graph.agents, links, again=request.again)
-            return deadline_box.maximise_by_deadline(
-                self.coordination, functions, opened, seed, decision, shares=request.shares
-            )
-        if not self.transport.as_agents:
+        if not (self.transport.as_agents or has_deadline(self.coordination)):
             agreement = self.coordination.maximise(functions, links, seed)
             agreement = checked_result(Agreement, agreement, self.coordination, "maximise")
             report = loggable_result(SolveReport, agreement.report, self.coordination, "maximise")
             return replace(agreement, report=report)
         if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
-        opened = self._opened(functions.graph.agents, links, again=request.again)
-        return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision)
+        opened, shares = self._opened(functions.graph.agents, links, again=request.again), self.shares_outcomes
+        return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision, shares=shares)
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request

@@ -78,8 +78,7 @@ class FieldLearner:
         """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
         made = [(agent, news.measurement(agent, problem)) for agent in problem.channels if agent in news.factors]
-        made += [(agent, stop) for agent, stops in news.on_the_way.items() for stop in stops]
-        team_belief = self.team_belief.learn(made, links, asked=asked, now=now)
+        team_belief = self.team_belief.learn([*made, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         positions, starts = {**self.positions, **places}, {**places, **self.starts}
         return replace(self, team_belief=team_belief, positions=positions, starts=starts)

@@ -116,14 +116,13 @@ class Whole(NamedTuple):
 class Agree(NamedTuple):
     """Request to maximise the sum of the factors' functions; answered by an ``Agreement``.
 
-    Only functions of own factors may be evaluated, unless all agents know all outcomes (``shares``).
+    Only functions of own factors may be evaluated, unless all agents know all outcomes.
     """
 
     functions: BoxFunctions
     links: "nx.Graph[str] | None"
     seed: int
     again: bool = False
-    shares: bool = False
 
 
 class Expect(NamedTuple):
@@ -188,7 +187,7 @@ def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[
     links = _links(situation, functions.graph)
     limits = probably_violated(situation, model.belief.settings.time)
     functions = yield from _limit_steps(functions, situation, (*situation.regions, *limits), coordination, seed)
-    agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
+    agree = Agree(functions, links, seed)
     if needed := (yield from _requirements(situation if situation.coding is not None else inside, model)):
         best = (yield from _best(known_best, ranking, situation)) if box is None else box.centre
         agreement = yield from _agreed_within(needed, situation, best, agree)

@@ -295,8 +295,8 @@ class Logbook:
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
             log = log._with_measurement(point, unasked, news.noise, attached=False)
-        for agent, stop in [(agent, stop) for agent, stops in news.on_the_way.items() for stop in stops]:
-            point = problem.joint({agent: np.array(stop.place)})  # unrequested: separate rows
+        for agent, stop in news.on_the_way:  # unrequested: separate rows
+            point = problem.joint({agent: np.array(stop.place)})
             log = log._with_measurement(point, {agent: stop.outcome}, {agent: stop.noise_std}, attached=True)
         return log, self.round - 1 if query is None or is_all else query.round
 

@@ -159,7 +159,7 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
         """Row of an agent in a field from a round's news."""
         measurement = news.measurement(agent, problem) if agent in news.factors else None
-        stops = news.on_the_way.get(agent, ())
+        stops = tuple(stop for name, stop in news.on_the_way if name == agent)
         return OwnRow.measured(self.next_order, problem, agent, measurement, stops, has_ended=has_ended)
 
     def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":

@@ -47,7 +47,7 @@ class News:
 
     ``point`` is the actual one, physical, NaN for variables of agents without a part. Outcomes are NaN if failed,
     ``total`` is None if not given; noises are standard deviations, NaN or left out if unknown. Measurements en route
-    are by agent, in the team's order.
+    have their agents, in the team's order.
     """
 
     point: Float[np.ndarray, " n"]
@@ -55,7 +55,7 @@ class News:
     factors: Mapping[str, float]
     total_noise: float = np.nan
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
-    on_the_way: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict[str, Any])
+    on_the_way: tuple[tuple[str, Measurement], ...] = ()
 
     def measurement(self, agent: str, problem: "Problem") -> Measurement:
         """Measurement of an agent in a field whose outcome is in ``factors``."""
@@ -68,7 +68,7 @@ class News:
             self,
             factors={channel: y for channel, y in self.factors.items() if channel in channels},
             noise={channel: std for channel, std in self.noise.items() if channel in channels},
-            on_the_way={agent: stops for agent, stops in self.on_the_way.items() if agent in channels},
+            on_the_way=tuple(made for made in self.on_the_way if made[0] in channels),
         )
 
 

@@ -197,4 +197,5 @@ def news_of_measurements(
     place = problem.joint({agent: np.array(measurement.place) for agent, measurement in measurements.items()})
     outcomes = {agent: own.numbers[0] for agent, own in measurements.items()}
     noise = {agent: own.noise_std for agent, own in measurements.items() if own.noise_std is not None}
-    return News(place, None, outcomes, noise=noise, on_the_way={agent: stops for agent, (_, stops) in found.items()})
+    stops = tuple((agent, stop) for agent, (_, own) in found.items() for stop in own)
+    return News(place, None, outcomes, noise=noise, on_the_way=stops)
