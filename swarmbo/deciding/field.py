@@ -13,8 +13,9 @@ from jaxtyping import Float
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.by_view import EachSends, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import known_names, reported_number, short, table
-from swarmbo.deciding.beliefs import FieldBelief, LocalBeliefs, belief_of, known_places, required_of, with_pending
+from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import (
     allowed_places,
@@ -78,7 +79,7 @@ class FieldLearner:
         """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
         made = [(agent, news.measurement(agent, problem)) for agent in problem.channels if agent in news.factors]
-        team_belief = self.team_belief.learn([*made, *news.on_the_way], links, asked=asked, now=now)
+        team_belief = self.team_belief.learned([*made, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         positions, starts = {**self.positions, **places}, {**places, **self.starts}
         return replace(self, team_belief=team_belief, positions=positions, starts=starts)
@@ -92,7 +93,7 @@ class FieldLearner:
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, column]
             X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
             good, noise = np.isfinite(y), data.known_noise[made, 1 + column]
-            team_belief = team_belief.attach(agent, X[good], y[good], X[~good], noise[good])
+            team_belief = team_belief.attached(agent, X[good], y[good], X[~good], noise[good])
         return replace(self, team_belief=team_belief)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
@@ -158,8 +159,8 @@ class FieldLearner:
 
     def recommend(self, log: Logbook, sites: Sites) -> Steps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
-        if isinstance(self.team_belief, LocalBeliefs):
-            return self, (yield from self._recommended_by_message(self.team_belief.n_known, sites))
+        if isinstance(self.team_belief, FusedBelief):
+            return self, (yield from self._recommended_by_message(self.team_belief.known_to, sites))
         if self.team_belief.belief.n_data == 0:
             return self, None
         fitted = self.fitted(log)
@@ -207,7 +208,7 @@ class FieldLearner:
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
         """Learner of a returning agent: its belief, all its measurements, and another agent's ``whereabouts``."""
-        assert isinstance(self.team_belief, LocalBeliefs)
+        assert isinstance(self.team_belief, FusedBelief)
         assert self.own is not None
         by_round = measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
         own_data = [(asked, stop) for asked, stops in by_round for stop in stops]
