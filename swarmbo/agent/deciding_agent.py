@@ -359,7 +359,7 @@ class DecidingAgent:
             traffic = sum(self.sent.values(), Traffic())
             self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
 
-    def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, Offer]]:
+    def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
         """Merge all agents' new data into the log; return the agents' offers (in a field only)."""
         if not isinstance(self._learner, FieldLearner):
             self._log = yield from stages.exchange_outcomes(self._log, inputs.own_rows)
@@ -370,4 +370,4 @@ class DecidingAgent:
         )
         if inputs.count:
             self._last_offers = packed if inputs.participants is None else {}
-        return {name: offer.unpacked(self.problem.box.n_dims, self.sites) for name, offer in packed.items()}
+        return packed

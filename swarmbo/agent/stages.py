@@ -40,11 +40,12 @@ class Stages(AgentDriver):
             links = nx.complete_graph(problem.agents) if links is None else links
             links = nx.restricted_view(links, [name for name in self._absent if name in links], [])
         sites = None if self.sites is None else PlaceTable(self.sites)
-        packed = PackedOffer.of(offer, offer.places(problem.box.n_dims), sites)
+        places = None if offer.candidates is None else np.array(offer.candidates).reshape(-1, problem.box.n_dims)
+        packed = PackedOffer.of(offer, places, sites)
         reports = Reports(problem, self.name, own, packed, links, keeps_outcomes, known_offers)
         fits = schema.reports(log, own.attached, self.sites, known_offers)
         received = yield from self._send_to_all("reports", reports.packed(), fits)
-        absent = PackedOffer.of(Offer(takes_part=False), None, None)
+        absent = PackedOffer(None, 0.0, None, takes_part=False)
         # all participants have the same rows of absent agents, and report for them without a message
         for name, rows in self._absent.items():
             received[name] = Reports(problem, name, rows, absent, keeps_outcomes=keeps_outcomes).packed()
