@@ -286,9 +286,11 @@ class AskTell(TeamState):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[key], now, link_graph)
-            due, sent, self.sharing_links = learner.team_belief.take_messages()
-            exchanges.fuse(due)
-            exchanges.count("sharing", sent)
+            belief = learner.team_belief
+            exchanges.fuse(belief.take_due())
+            if isinstance(belief, FusedBelief):
+                exchanges.count("sharing", belief.sent)
+                self.sharing_links = belief.link_report
         traffic = sum(exchanges.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
         self._learner, self._unreported = learner, msgspec.structs.replace(since, gossip=traffic, learned=learned)

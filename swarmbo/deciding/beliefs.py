@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.fusion.fused import BeliefMessages, ByAgent, KnownLocations
+from swarmbo.belief.fusion.fused import ByAgent, FusionExchange, KnownLocations
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of, required_logit
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
@@ -54,9 +54,9 @@ class SharedBelief:
         gp = self.belief
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
-    def take_messages(self) -> BeliefMessages:
-        """No messages."""
-        return BeliefMessages()
+    def take_due(self) -> tuple[FusionExchange, ...]:
+        """No exchanges."""
+        return ()
 
     def fitted(self, seed: int) -> "SharedBelief":
         """Belief with fitted hyper-parameters, if a fit is due or all outcomes of the last fit were equal."""

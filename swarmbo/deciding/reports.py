@@ -138,7 +138,7 @@ class Reports:
                 log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
                 # fuse each group before learning the next one, as a team does: message losses are drawn per exchange
-                if due := learner.team_belief.take_messages().due:
+                if due := learner.team_belief.take_due():
                     yield due
             else:
                 data = data_of_group(log.problem, group)

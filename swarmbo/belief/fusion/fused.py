@@ -53,14 +53,6 @@ class FusionExchange(NamedTuple):
     steps: int
 
 
-class BeliefMessages(NamedTuple):
-    """Messages of beliefs after learning: exchanges that are due, traffic of sent messages, report of faulty links."""
-
-    due: tuple[FusionExchange, ...] = ()
-    sent: Traffic = Traffic()
-    link_report: LinkReport | None = None
-
-
 class FusedBelief(Delegating):
     """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
@@ -181,11 +173,11 @@ class FusedBelief(Delegating):
             self.propose_if_due(agent)
         return self
 
-    def take_messages(self) -> BeliefMessages:
-        """Due messages, each returned only once: the caller runs the exchange."""
+    def take_due(self) -> tuple[FusionExchange, ...]:
+        """Exchanges that are due, each returned only once: the caller runs them."""
         # taken once: a second caller must not fuse the same measurements again
         due, self.due = self.due, ()
-        return BeliefMessages(due, self.sent, self.link_report)
+        return due
 
     def fitted(self, seed: int) -> "FusedBelief":
         """Itself: agents fit during fusion."""
