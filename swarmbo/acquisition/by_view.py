@@ -49,20 +49,10 @@ class EachSends(NamedTuple):
 
 
 def each(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
+    situation: Situation, purpose: str, senders: Sequence[str], value: ValueOf, fits: FitsValue, in_turn: bool = False
 ) -> Steps[Any]:
-    """Values of some agents, by agent; computed here if all share a belief."""
-    return _values(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits))
-
-
-def in_turn(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
-) -> Steps[Any]:
-    """Values of some agents, by agent; each waits for the agents before it. Computed here if all share a belief."""
-    return _values(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True))
-
-
-def _values(situation: Situation, request: EachSends) -> Steps[Any]:
+    """Values of some agents, by agent; computed here if all share a belief. ``in_turn``: one agent after another."""
+    request = EachSends(purpose, tuple(senders), value, fits, in_turn)
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
@@ -87,7 +77,9 @@ def likely_steps(situation: Situation) -> Steps[Situation]:
     def fits(agent: str, kept: Any) -> bool:
         return kept is None or are_rows(kept, len(situation.candidates[agent]))
 
-    kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
+    kept = yield from each(
+        situation, "likely places", situation.movers, lambda agent, _: situation.likely_rows(agent), fits
+    )
     fewer = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
     likely, bound = {**situation.candidates, **fewer}, [a for a in situation.movers if a not in situation.prices]
     few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # with more, it always finds one
@@ -132,6 +124,6 @@ def greedy_picks(
     def fits(agent: str, row: Any) -> bool:
         return row in (None, _NO_PLACE) or is_row(row, len(candidates[agent]))
 
-    rows = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
+    rows = yield from each(situation, "choices in turn", situation.movers, pick, fits, in_turn=True)
     picks = {agent: candidates[agent][row] for agent, row in rows.items() if row not in (None, _NO_PLACE)}
     return picks, [agent for agent, row in rows.items() if row == _NO_PLACE]

@@ -146,7 +146,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
         size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
 
-        def listed_rows(agent: str) -> list[int]:
+        def listed_rows(agent: str, _: object) -> list[int]:
             rows, pick = shortlist(beliefs[agent], places[agent], size, utilities[agent]), (in_turn or {}).get(agent)
             at = [] if pick is None else np.flatnonzero((places[agent] == pick).all(axis=1))[:1]
             if len(at) and not (rows == at).any():  # the sequential choice replaces the last place

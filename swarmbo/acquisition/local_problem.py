@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.by_view import are_numbers, each, in_turn
+from swarmbo.acquisition.by_view import are_numbers, each
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import BatchValue, Utility
@@ -84,7 +84,9 @@ class _Check:
         paying = [agent for agent in reversed(chain) if agent in agreed and agent in safeguard.prices]
         if not paying:
             return agreed
-        stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
+        stay = yield from each(
+            situation, "declining", paying, stays, lambda _, stays: type(stays) is bool, in_turn=True
+        )
         return {agent: place for agent, place in agreed.items() if stay.get(agent, True)}
 
     def is_no_worse(self, situation: Situation, agreed: Batch) -> Steps[bool]:
@@ -99,7 +101,7 @@ class _Check:
             sights += [(IN_SIGHT, False), (order, True)]
         for sight in sights:
 
-            def of_both(agent: str, sight: tuple[int, bool] = sight) -> list[float]:
+            def of_both(agent: str, _: object, sight: tuple[int, bool] = sight) -> list[float]:
                 return [self._adds(agent, batch, *sight) for batch in both]
 
             said = yield from each(situation, "looking again", chain, of_both, lambda _, both: are_numbers(both, 2))
@@ -174,7 +176,7 @@ class LocalProblem:
         if index is None:
             return None
 
-        def own(agent: str) -> list[float]:
+        def own(agent: str, _: object) -> list[float]:
             at = {factor: tuple(index[x] for x in graph.scope(factor)) for factor in graph.factors_owned_by(agent)}
             return [float(self.tables[factor][entry]) for factor, entry in at.items()]
 

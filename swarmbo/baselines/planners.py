@@ -44,7 +44,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
         """Steps of ``decide``, in which agents with separate beliefs send their choices."""
         choose = acquisition.alone(situation)
 
-        def choose_row(agent: str) -> int | None:
+        def choose_row(agent: str, _: object) -> int | None:
             chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
             return None if chosen is None else int(chosen)
 
