@@ -17,7 +17,7 @@ from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.limits import barring_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.deciding.joint import Expect, Judge, Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import Expect, Judge, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
@@ -25,6 +25,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
+from swarmbo.steps import Steps
 from swarmbo.worlds import Offers
 
 # least distance from evaluated points, and shortest and longest random step away from a point; in box widths
