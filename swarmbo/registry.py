@@ -27,12 +27,12 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.settings import Settings, convert, name_hint, resolve, unknown_key_message
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
-Team = Literal["field", "function"]
+TeamKind = Literal["field", "function"]
 
 SLOTS: tuple[Slot, ...] = ("belief", "acquisition", "coordination", "transport")
-FIELD: Team = "field"
-FUNCTION: Team = "function"
-TEAMS: Mapping[Team, str] = {
+FIELD: TeamKind = "field"
+FUNCTION: TeamKind = "function"
+TEAMS: Mapping[TeamKind, str] = {
     FIELD: "agents that each measure a place of their own in one field",
     FUNCTION: "agents that set the variables of one function together",
 }
@@ -51,13 +51,13 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 class _Kind(NamedTuple):
     settings: type[Settings]
-    teams: tuple[Team, ...]
+    teams: tuple[TeamKind, ...]
 
 
 _KINDS: dict[Slot, dict[str, _Kind]] = {slot: {} for slot in SLOTS}
 
 
-def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
+def kind(slot: Slot, *teams: TeamKind) -> Callable[[Class], Class]:
     """Register the decorated class under its tag, as a value of a table (and argument of a team) for ``teams``."""
 
     def register(settings: Class) -> Class:
@@ -80,7 +80,7 @@ def summary_of(settings: type[Settings]) -> str:
     return (settings.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
-def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
+def kinds(slot: Slot, team: TeamKind | None = None) -> dict[str, type[Settings]]:
     """Kinds of a slot by name, sorted; all, or those that suit a kind of team."""
     _load()
     suitable = {name: entry.settings for name, entry in _KINDS[slot].items() if team is None or team in entry.teams}
@@ -98,7 +98,7 @@ def schema(slot: Slot) -> Any:
     return Union[tuple(kinds(slot).values())]  # noqa: UP007  the classes are only known at run time
 
 
-def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) -> Any:
+def settings_of(slot: Slot, given: object, at: str, team: TeamKind | None = None) -> Any:
     """Settings of a kind from a user's argument: a Settings instance, a kind's name, or a table."""
     require_known(slot, given.get("kind") if isinstance(given, Mapping) else given, at, team)
     settings: Settings = resolve(given, schema(slot), at)
@@ -111,7 +111,7 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
     return settings
 
 
-def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -> None:
+def require_known(slot: Slot, name: object, at: str, team: TeamKind | None = None) -> None:
     """Refuse an unknown name of a kind; arguments that are not names are left to the schema."""
     if not isinstance(name, str) or name in kinds(slot):
         return

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo import registry
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.by_view import Chooser, ViewSteps
+from swarmbo.acquisition.by_view import Chooser
 from swarmbo.acquisition.local_problem import LocalProblem
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief
@@ -17,6 +17,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
 from swarmbo.settings import Settings
+from swarmbo.steps import Steps
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):
@@ -76,7 +77,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         """True if agents with separate beliefs can each compute their share of the problem."""
         return False
 
-    def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+    def problem_steps(self, situation: Situation) -> Steps[LocalProblem | None]:
         """Steps of ``local_problem``, which request messages of agents with separate beliefs; here, no messages."""
         yield from ()
         return self.local_problem(situation)

@@ -34,11 +34,14 @@ from swarmbo.belief.model.transforms import (
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import BoxFunctions, FactorGraph, stacks_of
 from swarmbo.graph.groups import split_graph
+from swarmbo.kernels.registry import KERNEL_NAMES, own_kernel
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # factor on the weight in bold bounds, such as bounds that do not alternate with draws
+_BOLDEST = 20.0  # the same after an evaluation that almost repeated another
+_SAME = 1e-3  # box widths within which it does
 # number of factors above which the weight falls: n standard deviations add up to sqrt(n) times that of the sum
 _MANY = 32
 _PATIENCE = 3  # factor on the failures before a trust region shrinks, in noise
@@ -182,6 +185,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._bounds(situation, belief, 1.0, self._region(situation, model))
         asked, is_batch = situation.n_asked, len(situation.pending) > 0
         is_noisy = _patience(belief.hyperparameters.total_noise_variance) > 1
+        U = belief.domain.to_unit(belief.X[belief.known])
+        is_repeated = bool((np.abs(U[:-1] - U[-1:]) < _SAME).all(axis=1).any())
+        if situation.ranges and is_repeated and not is_noisy and not is_batch:  # the search is stuck at a limit
+            return self._bounds(situation, belief, _BOLDEST)
         if is_noisy and len(situation.graph.factors) <= DRAWABLE and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
         # draws of an untransformed sum pay off once outcomes distinguish the functions
@@ -345,7 +352,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             means = belief.local_mean(stack, stack.take(U))
             for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
                 index = belief.graph.place_of[factor]
-                seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
+                seen = np.where(np.isfinite(belief.factors[:, index]) & belief.eligible, mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
@@ -372,7 +379,7 @@ def _potentials(situation: JointSituation, belief: AdditiveGP, centre: Float[np.
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
     """Posterior means of evaluations in use: with noisy outcomes, a trust region would wait to beat noise."""
-    seen = belief.known & ~situation.history.awaited.any(axis=1)
+    seen = belief.eligible & ~situation.history.awaited.any(axis=1)
     # NaN marks unknown and pending outcomes, which are not failures of the region
     return np.where(seen, belief.posterior_mean(belief.X) if seen.any() else belief.totals, np.nan)
 
@@ -405,9 +412,11 @@ def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
     """True if it is a draw's turn to search one noisy factor that is not split, as a few outcomes tell little."""
     if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
         return False
-    is_noisy = model.belief.hyperparameters.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
+    hyper = model.belief.hyperparameters
+    is_noisy = hyper.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
     turn = situation.n_asked // max(len(model.learned.candidates), 1)  # all models that alternate are drawn
-    return is_noisy and turn % _PERIOD == 0
+    may_draw = (kernel := hyper.kernels[0]) in KERNEL_NAMES or own_kernel(kernel).frequencies is not None
+    return is_noisy and turn % _PERIOD == 0 and may_draw
 
 
 def is_shared(graph: FactorGraph) -> bool:

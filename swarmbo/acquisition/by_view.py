@@ -1,9 +1,9 @@
 """Exchange of results between agents with separate beliefs in a decision; nothing is sent if all share a belief."""
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -11,8 +11,8 @@ from jaxtyping import Float
 from swarmbo.acquisition.chain import matched, relevant_places
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, quick_at, view_of
+from swarmbo.steps import Out, Steps, run_steps
 
-Out = TypeVar("Out")
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]  # agent, belief, places; None: abstains
 ValueOf = Callable[[str, Mapping[str, Any]], Any]  # value of an agent, given the values sent before
 FitsValue = Callable[[str, Any], bool]  # True if an agent's value is admissible
@@ -48,24 +48,11 @@ class EachSends(NamedTuple):
     in_turn: bool = False  # True: one agent after another
 
 
-ViewSteps = Generator[EachSends, dict[str, Any], Out]
-
-
 def each(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: Callable[[str], Any], fits: FitsValue
-) -> ViewSteps[Any]:
-    """Values of some agents, by agent; computed here if all share a belief."""
-    return _values(situation, EachSends(purpose, tuple(senders), lambda agent, _: value_of(agent), fits))
-
-
-def in_turn(
-    situation: Situation, purpose: str, senders: Sequence[str], value_of: ValueOf, fits: FitsValue
-) -> ViewSteps[Any]:
-    """Values of some agents, by agent; each waits for the agents before it. Computed here if all share a belief."""
-    return _values(situation, EachSends(purpose, tuple(senders), value_of, fits, in_turn=True))
-
-
-def _values(situation: Situation, request: EachSends) -> ViewSteps[Any]:
+    situation: Situation, purpose: str, senders: Sequence[str], value: ValueOf, fits: FitsValue, in_turn: bool = False
+) -> Steps[Any]:
+    """Values of some agents, by agent; computed here if all share a belief. ``in_turn``: one agent after another."""
+    request = EachSends(purpose, tuple(senders), value, fits, in_turn)
     return (yield request) if isinstance(situation.belief, Views) else answer_of(request)
 
 
@@ -77,18 +64,12 @@ def answer_of(request: EachSends) -> dict[str, Any]:
     return values
 
 
-def run_steps(steps: Generator[Any, Any, Out], answer_request: Callable[[Any], Any] = answer_of) -> Out:
-    """Run steps, answering each request at once; by default with all beliefs at hand, without counting messages."""
-    reply: Any = None
-    while True:
-        try:
-            request = steps.send(reply)
-        except StopIteration as finished:
-            return finished.value
-        reply = answer_request(request)
+def at_once(steps: Steps[Out]) -> Out:
+    """Run steps in a process that has all beliefs, without counting messages."""
+    return run_steps(steps, answer_of)
 
 
-def likely_steps(situation: Situation) -> ViewSteps[Situation]:
+def likely_steps(situation: Situation) -> Steps[Situation]:
     """Situation without locations where measurements probably fail, judged by each agent's separate belief."""
     if not (situation.required or isinstance(situation.belief, Views)):
         return situation
@@ -96,7 +77,9 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
     def fits(agent: str, kept: Any) -> bool:
         return kept is None or are_rows(kept, len(situation.candidates[agent]))
 
-    kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
+    kept = yield from each(
+        situation, "likely places", situation.movers, lambda agent, _: situation.likely_rows(agent), fits
+    )
     fewer = {agent: situation.candidates[agent][rows] for agent, rows in kept.items() if rows is not None}
     likely, bound = {**situation.candidates, **fewer}, [a for a in situation.movers if a not in situation.prices]
     few = {agent: likely[agent] for agent in bound if len(likely[agent]) < len(bound)}  # with more, it always finds one
@@ -114,7 +97,7 @@ def fast_belief(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 
 def greedy_picks(
     situation: Situation, choose: Chooser, fast: PlaceBelief | None = None
-) -> ViewSteps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
+) -> Steps[tuple[dict[str, Float[np.ndarray, " d"]], list[str]]]:
     """Sequential greedy choices: agent by agent, the best location that is not taken, given the earlier choices.
 
     Earlier choices count as measured (Desautels et al. 2014) if they are ``relevant_places``. The returned list has
@@ -141,6 +124,6 @@ def greedy_picks(
     def fits(agent: str, row: Any) -> bool:
         return row in (None, _NO_PLACE) or is_row(row, len(candidates[agent]))
 
-    rows = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
+    rows = yield from each(situation, "choices in turn", situation.movers, pick, fits, in_turn=True)
     picks = {agent: candidates[agent][row] for agent, row in rows.items() if row not in (None, _NO_PLACE)}
     return picks, [agent for agent, row in rows.items() if row == _NO_PLACE]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, each, fast_belief, greedy_picks, run_steps
+from swarmbo.acquisition.by_view import Chooser, are_rows, at_once, each, fast_belief, greedy_picks
 from swarmbo.acquisition.chain import Candidates, Spots, assign, chains, divide, matched, relevant_places, shares_factor
 from swarmbo.acquisition.local_problem import LocalProblem, Safeguard, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -21,6 +21,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.registry import checked_result
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain
+from swarmbo.steps import Steps
 
 # beyond this team size, all tables share a limit of entries, unless agents would get too few candidates ...
 _LARGE_TEAM = 48
@@ -114,18 +115,18 @@ class ChainAcquisition(Acquisition, frozen=True):
         no factor measure at their greedy choices. So the best joint choice has at least the value of the greedy choices
         by these tables, and agents do not crowd agents outside their factors.
         """
-        return run_steps(self._problem_steps(situation))
+        return at_once(self._problem_steps(situation))
 
     @property
     def splits(self) -> bool:
         """True if agents with separate beliefs can compute their own shares; False if a subclass has its own."""
         return type(self).local_problem is ChainAcquisition.local_problem
 
-    def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+    def problem_steps(self, situation: Situation) -> Steps[LocalProblem | None]:
         """Steps of ``local_problem``: agents with separate beliefs send their sequential choices and shortlists."""
         return self._problem_steps(situation) if self.splits else super().problem_steps(situation)
 
-    def _problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+    def _problem_steps(self, situation: Situation) -> Steps[LocalProblem | None]:
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
         picks, left_out = yield from greedy_picks(situation, self._best(situation), fast)
         claims = _matched(situation, picks.keys() | {*left_out}) if left_out else picks
@@ -145,7 +146,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         prices = {agent: situation.price(agent) or 0.0 for agent in situation.prices}
         size = self._shortlist_size(min(order + 1, max(map(len, groups))), len(places))
 
-        def listed_rows(agent: str) -> list[int]:
+        def listed_rows(agent: str, _: object) -> list[int]:
             rows, pick = shortlist(beliefs[agent], places[agent], size, utilities[agent]), (in_turn or {}).get(agent)
             at = [] if pick is None else np.flatnonzero((places[agent] == pick).all(axis=1))[:1]
             if len(at) and not (rows == at).any():  # the sequential choice replaces the last place

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
+from swarmbo.acquisition.by_view import are_numbers, each
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.utility import BatchValue, Utility
 from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
+from swarmbo.steps import Steps
 
 Place = Float[np.ndarray, " d"]
 Batch = dict[str, Place]
@@ -32,7 +33,7 @@ class Safeguard:
     # agents would measure
     in_turn: Mapping[str, Place] | None
 
-    def settled(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[Batch]:
+    def settled(self, situation: Situation, points: Mapping[str, Place]) -> Steps[Batch]:
         """Final batch, chain by chain.
 
         Starting at the end of a chain, agents abstain if their place's utility is below its price, given those of later
@@ -69,7 +70,7 @@ class _Check:
         self._asks_all = shared or len(chain) <= IN_SIGHT + 1
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
-    def worthwhile(self, situation: Situation) -> ViewSteps[Batch]:
+    def worthwhile(self, situation: Situation) -> Steps[Batch]:
         agreed, safeguard, chain = self._agreed, self.given, self._chain
         rows = {agent: self._rows[place.tobytes()] for agent, place in agreed.items()}
 
@@ -83,10 +84,12 @@ class _Check:
         paying = [agent for agent in reversed(chain) if agent in agreed and agent in safeguard.prices]
         if not paying:
             return agreed
-        stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
+        stay = yield from each(
+            situation, "declining", paying, stays, lambda _, stays: type(stays) is bool, in_turn=True
+        )
         return {agent: place for agent, place in agreed.items() if stay.get(agent, True)}
 
-    def is_no_worse(self, situation: Situation, agreed: Batch) -> ViewSteps[bool]:
+    def is_no_worse(self, situation: Situation, agreed: Batch) -> Steps[bool]:
         """True if the sequential greedy places have no larger value than the remaining agreed places."""
         chain, order, rival = self._chain, self.given.order, self._rival
         both = [{agent: self._rows[place.tobytes()] for agent, place in own.items()} for own in (agreed, rival)]
@@ -98,7 +101,7 @@ class _Check:
             sights += [(IN_SIGHT, False), (order, True)]
         for sight in sights:
 
-            def of_both(agent: str, sight: tuple[int, bool] = sight) -> list[float]:
+            def of_both(agent: str, _: object, sight: tuple[int, bool] = sight) -> list[float]:
                 return [self._adds(agent, batch, *sight) for batch in both]
 
             said = yield from each(situation, "looking again", chain, of_both, lambda _, both: are_numbers(both, 2))
@@ -164,7 +167,7 @@ class LocalProblem:
     shortlists: dict[str, Float[np.ndarray, "s d"]]
     safeguard: Safeguard | None = None  # comparison with the sequential greedy choice; None: the agreement is final
 
-    def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> ViewSteps[float | None]:
+    def value_steps(self, situation: Situation, points: Mapping[str, Place]) -> Steps[float | None]:
         """Sum of the factors at the measuring agents' choices; None if a choice is not on its agent's shortlist.
 
         Agents with separate beliefs send the values of their factors.
@@ -173,7 +176,7 @@ class LocalProblem:
         if index is None:
             return None
 
-        def own(agent: str) -> list[float]:
+        def own(agent: str, _: object) -> list[float]:
             at = {factor: tuple(index[x] for x in graph.scope(factor)) for factor in graph.factors_owned_by(agent)}
             return [float(self.tables[factor][entry]) for factor, entry in at.items()]
 

@@ -40,25 +40,30 @@ class Draws:
         prior: Covariance of the function over the unit cube.
         points: Evaluated and pending points (n, d) in the unit cube.
         values: Values (n, s) of s draws, less the prior mean, in the unit of ``prior``.
+        best: Largest value (s,) of each draw at points that may be incumbents.
     """
 
     prior: Covariance
     points: Float[np.ndarray, "n d"]
     values: Float[np.ndarray, "n s"]
+    best: Float[np.ndarray, " s"]
 
     @classmethod
     def of(cls, belief: AdditiveGP, rng: np.random.Generator) -> "Draws":
         """Quasi-random draws of the only factor of a belief."""
-        hyper, X = belief.hyperparameters, np.concatenate([belief.X[belief.known], belief.pending])
-        joint, scale, every = belief.without_pending.posterior_cache(X), hyper.scales[0], np.arange(len(X))
-        mean = (joint.mean - hyper.constants[0]) / scale
-        rivals = np.argsort(-(joint.mean + _BOUND * np.sqrt(joint.var)), kind="stable")[:_N_RIVALS]
-        covariances = joint.cov(every, rivals) / scale**2
+        hyper, scale = belief.hyperparameters, belief.hyperparameters.scales[0]
+        points = np.concatenate([belief.X[belief.known], belief.pending])
+        joint = belief.without_pending.posterior_cache(points)
+        may_be_best = np.concatenate([belief.eligible[belief.known], np.ones(len(belief.pending), dtype=bool)])
+        bounds = np.where(may_be_best, joint.mean + _BOUND * np.sqrt(joint.var), -np.inf)
+        rivals = np.argsort(-bounds, kind="stable")[: min(_N_RIVALS, max(1, int(may_be_best.sum())))]
+        covariances = joint.cov(np.arange(len(points)), rivals) / scale**2
         variances, vectors = np.linalg.eigh(covariances[rivals])
         roots = np.sqrt(np.maximum(variances, _JITTER * hyper.outputscales[0]))
         normal = ndtri(sobol(_N_DRAWS, len(rivals), rng)).T
+        mean = (joint.mean - hyper.constants[0]) / scale
         values = mean[:, None] + covariances @ (vectors / roots) @ normal
-        return cls(hyper.covariance(0), belief.domain.to_unit(X), values)
+        return cls(hyper.covariance(0), belief.domain.to_unit(points), values, values[rivals].max(axis=0))
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "n n"]:
@@ -77,7 +82,7 @@ class Draws:
         whitened = solve_lower(self._root, covariances.T)
         variance = self.prior.outputscale - np.einsum("nm,nm->m", whitened, whitened)
         std = np.sqrt(np.maximum(variance, floor))[:, None]
-        gain = covariances @ self._weights - self.values.max(axis=0)
+        gain = covariances @ self._weights - self.best
         logs, by_mean, by_std = log_improvement(gain, np.broadcast_to(std, gain.shape))
         total = logsumexp(logs, axis=1)
         share = np.exp(logs - total[:, None])  # of each draw in the gradient of the sum's logarithm

@@ -41,8 +41,8 @@ class TrustRegion(Settings, frozen=True):
 
     Example:
         >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
-        >>> box.side(np.array([1.0, 2.0, 3.0]), n_initial=1), box.side(np.array([1.0, 0.0, 0.5]), n_initial=1)
-        (0.8, 0.2)
+        >>> [box.state(np.array(y), n_initial=1).side for y in ([1.0, 2.0, 3.0], [1.0, 0.0, 0.5])]
+        [0.8, 0.2]
     """
 
     initial: Fraction = 0.4
@@ -54,20 +54,6 @@ class TrustRegion(Settings, frozen=True):
         super().__post_init__()
         require(self, "initial", lambda side: side >= self.smallest, f"a number >= `smallest`, {self.smallest:g}")
 
-    def side(
-        self, outcomes: Outcomes, n_initial: int = 0, steps: Steps | None = None, basis: Basis | None = None
-    ) -> float:
-        """Side after outcomes in the order of their arrival, as a share of the domain's side.
-
-        Args:
-            outcomes: Outcome of each evaluation (t,); NaN, a failure, has no effect.
-            n_initial: Number of first steps that belong to an initial design.
-            steps: Mask of outcomes that are steps of the search; None: all. Others, such as attached evaluations, are
-                known, but count neither as improvements nor as failures.
-            basis: Number of outcomes known when each evaluation was requested; None: all earlier ones.
-        """
-        return self.state(outcomes, n_initial, steps, basis=basis).side
-
     def state(
         self,
         outcomes: Outcomes,
@@ -77,13 +63,18 @@ class TrustRegion(Settings, frozen=True):
         gain: float = 0.0,
         basis: Basis | None = None,
     ) -> BoxState:
-        """State of the region after outcomes; arguments that are not listed are as in ``side``.
+        """State of the region after outcomes in the order of their arrival.
 
         Args:
+            outcomes: Outcome of each evaluation (t,); NaN, a failure, has no effect.
+            n_initial: Number of first steps that belong to an initial design.
+            steps: Mask of outcomes that are steps of the search; None: all. Others, such as attached evaluations, are
+                known, but count neither as improvements nor as failures.
             places: Points (t, n) in the unit cube. A point outside the region of its time is not a step, but moves the
                 region if it is better. None: all were inside.
             gain: Smallest gain that counts, as a share >= 0 of the spread. Smaller gains add up, also outside the
                 region.
+            basis: Number of outcomes known when each evaluation was requested; None: all earlier ones.
         """
         counted = _after(n_initial, outcomes, steps)
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
@@ -163,7 +154,7 @@ class Restarts(Settings, frozen=True):
         turn = np.concatenate(batches[(n_periods - 1) * length : n_periods * length])
         before = np.setdiff1d(np.arange(since, turn[-1]), turn)
         seen = outcomes[since : turn[-1] + 1]
-        best, then = _largest(outcomes[before]), _largest(seen)
+        best, then = (float(np.fmax.reduce(values, initial=-np.inf)) for values in (outcomes[before], seen))
         return then == best or then - best <= self.gain * _spread(seen)
 
 
@@ -186,10 +177,6 @@ def _batches(counted: Steps, basis: Basis | None) -> list[list[int]]:
         else:
             batches.append([index])
     return batches
-
-
-def _largest(values: Outcomes) -> float:
-    return float(np.nanmax(values)) if np.isfinite(values).any() else -np.inf
 
 
 def _spread(values: Outcomes) -> float:

@@ -167,12 +167,11 @@ class Block:
 
 
 # variance of a successor given all after it, and its covariances with those before it
-Taken = tuple[Table, dict[int, Table]]
 
 
-def of_successors(block: Block, variances: list[OwnValues]) -> list[Taken]:
+def of_successors(block: Block, variances: list[OwnValues]) -> list[tuple[Table, dict[int, Table]]]:
     """Successors, the last first: the part of ``of_first`` that is the same for all places of the first agent."""
-    n, taken = len(variances), list[Taken]()
+    n, taken = len(variances), list[tuple[Table, dict[int, Table]]]()
     given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
     given |= {(i, i): block.on_axes(variances[i], i) for i in range(1, n)}
     for k in range(n - 1, 0, -1):
@@ -181,7 +180,7 @@ def of_successors(block: Block, variances: list[OwnValues]) -> list[Taken]:
     return taken
 
 
-def of_first(block: Block, variances: list[OwnValues], successors: list[Taken]) -> Table:
+def of_first(block: Block, variances: list[OwnValues], successors: list[tuple[Table, dict[int, Table]]]) -> Table:
     """Variance of the first agent's candidates given those of its successors, for all combinations; ``variances``
     include the noise. Only sums and products of single entries, so that no entry depends on other entries.
     """

@@ -1,10 +1,10 @@
 """Answers of one agent to the requests of a decision: from its own data, and by messages."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import networkx as nx
@@ -21,13 +21,14 @@ from swarmbo.coordination.by_messages import ByMessages, Post, Program
 from swarmbo.coordination.deadline import DeadlineAgent
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import has_deadline
-from swarmbo.coordination.requests import AllReduce, Steps, ToAll, single_request
+from swarmbo.coordination.requests import AllReduce, ToAll, single_request
 from swarmbo.coordination.tables import Conflicts
 from swarmbo.deciding import joint, places
 from swarmbo.deciding.central_driver import all_of, decoded, exchange_of
 from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
+from swarmbo.steps import Out, Steps
 from swarmbo.transport import Envelope, Routes
 
 
@@ -69,7 +70,6 @@ class DeadlineProgress:
         return out
 
 
-Out = TypeVar("Out")
 Numbers = Float[np.ndarray, "k m"]
 Points = Float[np.ndarray, "*k n"]
 _NEAR = 1.0  # largest distance of a point outside the cube, in box widths
@@ -80,9 +80,6 @@ class Stage(NamedTuple):
 
     purpose: str
     programs: Callable[[Post], Iterable[Program[Any]]]
-
-
-StageSteps = Generator[Stage | DeadlineStage | EarlyLocation, Any, Out]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,21 +98,21 @@ class AgentDriver:
     def _members(self) -> tuple[str, ...]:
         return self.setup.problem.agents if self.participants is None else self.participants.members
 
-    def _send_to_all(self, purpose: str, data: bytes, fits: fitting.FitsData) -> StageSteps[dict[str, bytes]]:
+    def _send_to_all(self, purpose: str, data: bytes, fits: fitting.FitsData) -> Steps[dict[str, bytes]]:
         """Send data to all agents; return the data of all."""
         return (yield from self._exchange(purpose, single_request(ToAll({self.name: data}, fits))))
 
-    def _exchange(self, purpose: str, steps: Steps[Out]) -> StageSteps[Out]:
+    def _exchange(self, purpose: str, steps: Steps[Out]) -> Steps[Out]:
         all_agents = all_of(self.setup.problem.graph, self.routes, self._members)
         (outcome,) = yield Stage(purpose, lambda post: [ByMessages(all_agents, self.name, post).program(steps)])
         return outcome
 
-    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> StageSteps[Numbers]:
+    def _sum(self, purpose: str, numbers: Numbers, fits: fitting.Fits) -> Steps[Numbers]:
         return (yield from self._exchange(purpose, single_request(AllReduce(numbers[None], fits))))
 
     def _compose_points(
         self, purpose: str, points: Points, owners: Sequence[str] = (), substitutes: Sequence[str] = ()
-    ) -> StageSteps[Points]:
+    ) -> Steps[Points]:
         """Joint points from owners' values; the first present agent of ``substitutes`` gives absent owners' values."""
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in substitutes), members[0])
@@ -125,7 +122,7 @@ class AgentDriver:
         sums = yield from self._sum(purpose, own_points, fitting.by_author(authors, -_NEAR, 1.0 + _NEAR))
         return sums.reshape(points.shape)
 
-    def answer(self, request: joint.Request | places.Request) -> StageSteps[Any]:
+    def answer(self, request: joint.Request | places.Request) -> Steps[Any]:
         """Steps by which this agent answers a request."""
         match request:
             case joint.Rank():
@@ -154,7 +151,7 @@ class AgentDriver:
             case places.Visit():
                 return (yield from self._visit(request))
 
-    def _rank(self, request: joint.Rank) -> StageSteps[joint.Ranking | None]:
+    def _rank(self, request: joint.Rank) -> Steps[joint.Ranking | None]:
         """Best evaluated points, by the sums of the parts in which this agent owns a factor or variable."""
         own_parts = [(i, part) for i, part in request.parts() if self.name in part.agents]
         # with totals, every agent has all outcomes, and ranks the points as a team does
@@ -168,7 +165,7 @@ class AgentDriver:
         found = yield Stage("ranking", lambda post: [summed(i, part, post) for i, part in own_parts])
         return request.ranking([(part, sums) for _, part, sums in sorted(found)])
 
-    def _gather(self, request: joint.Gather) -> StageSteps[Mapping[str, float]]:
+    def _gather(self, request: joint.Gather) -> Steps[Mapping[str, float]]:
         graph, numbers = request.graph, request.numbers
         if self.setup.problem.shares_outcomes:
             return numbers
@@ -177,7 +174,7 @@ class AgentDriver:
         numbers_by_factor = dict(zip(graph.factors, sums.tolist(), strict=True))
         return request._replace(numbers=numbers_by_factor).among(self._members)
 
-    def _agree(self, request: joint.Agree) -> StageSteps[Agreement]:
+    def _agree(self, request: joint.Agree) -> Steps[Agreement]:
         functions, graph, method = request.functions, request.functions.graph, self.setup.coordination
         if has_deadline(method):
             return (yield from self._agree_by_deadline(method, request))
@@ -190,11 +187,11 @@ class AgentDriver:
         report = SolveReport(status, max((outcome.rounds for outcome in outcomes), default=0))
         return Agreement((yield from self._compose_points("point", point)), 0.0, report)
 
-    def _agree_by_deadline(self, method: Any, request: joint.Agree) -> StageSteps[Agreement]:
+    def _agree_by_deadline(self, method: Any, request: joint.Agree) -> Steps[Agreement]:
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         own_values: Mapping[str, float] = {}
         if self.name in graph.agents:
-            terms = deadline_box.BoxTerms.of(method, functions, request.seed, shares=request.shares)
+            terms = deadline_box.BoxTerms.of(method, functions, request.seed, shares=self.setup.problem.shares_outcomes)
             initial = np.clip(terms.initial_point, functions.low, functions.high).tolist()
             initial_values = dict(zip(graph.variables, initial, strict=True))
             routes = Routes([agent for agent in graph.agents if agent in self._members], request.links)
@@ -205,7 +202,7 @@ class AgentDriver:
         point = yield from self._compose_points("point", point, substitutes=graph.agents)
         return Agreement(point, 0.0, SolveReport("deadline", method.deadline))
 
-    def _choose(self, request: places.Choose) -> StageSteps[Solution]:
+    def _choose(self, request: places.Choose) -> Steps[Solution]:
         """Agree with others, using only the agent's own tables; then exchange the choices and their values."""
         problem, graph = request.problem, request.problem.graph
         if has_deadline(self.setup.coordination):
@@ -219,7 +216,7 @@ class AgentDriver:
         values = yield from self._exchange_values(graph, own, assignment, graph.factors)
         return solution_with(graph, assignment, values, outcomes, Traffic())
 
-    def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> StageSteps[dict[str, int]]:
+    def _exchange_indices(self, own_index: int, sizes: Mapping[str, int], least: int) -> Steps[dict[str, int]]:
         agents = self.setup.problem.agents
         own_indices = np.array([[float(own_index) if agent == self.name else 0.0 for agent in agents]])
         indices = yield from self._sum("choices", own_indices, schema.indices(agents, sizes, least))
@@ -227,12 +224,12 @@ class AgentDriver:
 
     def _exchange_values(
         self, graph: FactorGraph, own: Mapping[str, np.ndarray], chosen: Mapping[str, int], factors: Sequence[str]
-    ) -> StageSteps[Float[np.ndarray, " f"]]:
+    ) -> Steps[Float[np.ndarray, " f"]]:
         utility = [float(own[f][tuple(chosen[x] for x in graph.scope(f))]) if f in own else 0.0 for f in factors]
         fits = fitting.by_author([graph.owner(factor) for factor in factors])
         return (yield from self._sum("choices", np.array([utility]), fits))[0]
 
-    def _choose_by_deadline(self, method: Any, request: places.Choose) -> StageSteps[Solution]:
+    def _choose_by_deadline(self, method: Any, request: places.Choose) -> Steps[Solution]:
         """Exchange forbidden pairs, choose the own location by a deadline, then exchange all choices."""
         problem, graph = request.problem, request.problem.graph
         own_tables = {factor: problem.tables[factor] for factor in graph.factors_owned_by(self.name)}
@@ -254,7 +251,7 @@ class AgentDriver:
         values = (yield from self._exchange_values(graph, own_tables, chosen, whole)).tolist() if whole else ()
         return agreement.partial_solution_with(graph, chosen, values, SolveReport("deadline", method.deadline))
 
-    def _visit(self, request: places.Visit) -> StageSteps[Decision]:
+    def _visit(self, request: places.Visit) -> Steps[Decision]:
         """Plan the agent's own route in an auction by messages; then all agents exchange their destinations."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}

@@ -14,14 +14,13 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.answers import DeadlineProgress, DeadlineStage, EarlyLocation, Stage, StageSteps
+from swarmbo.agent.answers import DeadlineProgress, DeadlineStage, EarlyLocation, Stage
 from swarmbo.agent.schema import Participants, require_agent_settings
 from swarmbo.agent.stages import Stages
 from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import check_links, exact, short
 from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
-from swarmbo.coordination.requests import answer_requests
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -32,6 +31,7 @@ from swarmbo.deciding.told import AgentInputs, checked_sites
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
+from swarmbo.steps import Steps, answer_requests
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
@@ -139,7 +139,7 @@ class DecidingAgent:
         self.participants: Participants | None = None
         self._in_progress: Checkpoint | None = None
         self._checkpoint: Checkpoint | None = None  # state before the last decision, also once it is made
-        self._steps: StageSteps[None] | None = None
+        self._steps: Steps[None] | None = None
         self._deadline_progress: DeadlineProgress | None = None
         self._next_agreement = 0  # agreements by a deadline with smaller numbers are over
         # messages
@@ -331,7 +331,7 @@ class DecidingAgent:
             self.sent[purpose] = self.sent.get(purpose, Traffic()) + traffic
         self._participant.post(recipient, message)
 
-    def _decision_steps(self, inputs: DecisionInputs) -> StageSteps[None]:
+    def _decision_steps(self, inputs: DecisionInputs) -> Steps[None]:
         """Exchange data, then decide each query, or find the recommendation."""
         participants = inputs.participants
         stages = Stages(self.name, self._setup, self._routes, self.links, participants, self.sites, self.refused)
@@ -359,7 +359,7 @@ class DecidingAgent:
             traffic = sum(self.sent.values(), Traffic())
             self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
 
-    def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> StageSteps[dict[str, Offer]]:
+    def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
         """Merge all agents' new data into the log; return the agents' offers (in a field only)."""
         if not isinstance(self._learner, FieldLearner):
             self._log = yield from stages.exchange_outcomes(self._log, inputs.own_rows)
@@ -370,4 +370,4 @@ class DecidingAgent:
         )
         if inputs.count:
             self._last_offers = packed if inputs.participants is None else {}
-        return {name: offer.unpacked(self.problem.box.n_dims, self.sites) for name, offer in packed.items()}
+        return packed

@@ -67,7 +67,7 @@ def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _LARGEST_ORDER
     stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
     are_outcomes_valid = are_outcomes([*row.factors.values(), total]) and are_stds(stds)
-    are_en_route_valid = all(problem.is_field and record.is_admissible(problem) for record in row.on_the_way)
+    are_en_route_valid = all(problem.is_field and own_rows.is_admissible(stop, problem) for stop in row.on_the_way)
     is_place_valid = are_values(row.place, variables, problem)
     if problem.is_field and row.factors:
         place = [row.place.get(variable, math.nan) for variable in variables]
@@ -190,8 +190,8 @@ def reports(
         is_finite = not has_round or np.isfinite(row.round)
         if not (is_expected and is_finite and 0 <= row.order < _LARGEST_ORDER):
             return False
-        records = [*row.on_the_way, *([] if measurement is None else [measurement])]
-        return all(record.is_admissible(problem) for record in records)
+        measured = [*row.on_the_way, *([] if measurement is None else [measurement])]
+        return all(own_rows.is_admissible(one, problem) for one in measured)
 
     def fits(agent: str, report: Report) -> bool:
         of, offer = [row.of for row in report.rows], report.offer

@@ -258,8 +258,7 @@ class RestorableAgent(DecidingAgent):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.graph.place_of[self.name]]))
             measurements = [stop for _, stops in measurements_by_round(own, self.variables) for stop in stops]
             for i, stop in zip(rows, measurements, strict=True):
-                measurement = stop.measurement(self.name)
-                factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
+                factors[i, column], noise[i, 1 + column] = stop.numbers
             return replace(log, history=replace(history, factors=factors, noise_std=noise))
         assert history.rounds is not None
         by_round = {int(name[1:]): row for name, row in own.items()}

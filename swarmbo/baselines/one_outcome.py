@@ -157,7 +157,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         U, y = seen_totals(situation)
         structure = LearnedStructure(scopes=(tuple(range(n)),), shares=(), chosen_at=0, state=())
         one_factor = in_structure(situation, structure)
-        side = self.box.side(y, steps=situation.steps(), basis=situation.basis())
+        side = self.box.state(y, steps=situation.steps(), basis=situation.basis()).side
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report

@@ -11,13 +11,14 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, each, greedy_picks, is_row, run_steps
+from swarmbo.acquisition.by_view import at_once, each, greedy_picks, is_row
 from swarmbo.belief import view_of
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
+from swarmbo.steps import Steps
 
 
 @kind("coordination", FIELD)
@@ -37,13 +38,13 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations by mean + sqrt(beta) std, or by the acquisition's own utility of a location."""
-        return run_steps(self.steps(situation, acquisition))
+        return at_once(self.steps(situation, acquisition))
 
-    def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
+    def steps(self, situation: Situation, acquisition: Acquisition) -> Steps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices."""
         choose = acquisition.alone(situation)
 
-        def choose_row(agent: str) -> int | None:
+        def choose_row(agent: str, _: object) -> int | None:
             chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
             return None if chosen is None else int(chosen)
 
@@ -76,9 +77,9 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose locations sequentially, by the acquisition's utility of single locations."""
-        return run_steps(self.steps(situation, acquisition))
+        return at_once(self.steps(situation, acquisition))
 
-    def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
+    def steps(self, situation: Situation, acquisition: Acquisition) -> Steps[Decision]:
         """Steps of ``decide``, in which agents with separate beliefs send their choices to the next agent."""
         points, _ = yield from greedy_picks(situation, acquisition.alone(situation))
         return Decision(points, SolveReport(status="sequential", rounds=max(len(situation.movers) - 1, 0)))

@@ -38,7 +38,7 @@ class TurboRegion(Settings, frozen=True):
         largest: Largest length of the region's sides.
         successes: Number of improvements in a row, >= 1, after which the length doubles.
         failures: Number of evaluations in a row without an improvement, >= 1, after which the length is halved. None:
-            the larger of 4 and the number of variables, as in the paper for single evaluations.
+            the larger of 4 and the number of variables, as in the authors' program for single evaluations.
         fresh: Number of points of the new design after a restart, >= 1.
     """
 
@@ -112,6 +112,7 @@ _FEATURES = 2048
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """TuRBO-1, centralised: an implementation of the paper with a Gaussian process of GPyTorch.
 
+    The authors' program has Latin hypercube designs, at most 100 candidates per variable, and draws with noise.
     The kernel is Matern-5/2 with one lengthscale per variable; outcomes are standardised by median and standard
     deviation. As in the authors' program, lengthscales are in [0.005, 2], the signal variance in [0.05, 20] and the
     noise variance in [0.0005, 0.2]. Joint draws at the candidates use Matheron's rule on 2,048 random features, not a

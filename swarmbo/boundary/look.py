@@ -175,6 +175,8 @@ class Powers(LogFormatterSciNotation):
 
 def set_log(ax: Axes, scale: Literal["log", "symlog"] = "log", **options: Any) -> Axes:
     """Make the y axis logarithmic; ``symlog`` is for values of zero or less."""
+    if "linthresh" in options:  # the logarithm of 1000 is rounded to less than 3, which would add labels at 100
+        options["linthresh"] *= 1.0 + 1e-9
     ax.set_yscale(scale, **options)
     ax.yaxis.set_major_formatter(Powers())
     if scale == "log":

@@ -130,7 +130,7 @@ def check(
         from swarmbo.runs.trial import estimate
 
         tried = estimate(scenario, trust)
-        acquisition, cost = tried.acquisition, f"; a run takes {tried.text()}"
+        acquisition, cost = tried.acquisition, f"; its rounds take {tried.text()}"
     method = f", acquisition {acquisition}" if acquisition else ""
     run_text = f"{scenario.environment['id']}, {counted(scenario.rounds, 'round')}, seed {scenario.seed}"
     typer.echo(f"{scenario.name}: ready to run ({run_text}{method}{cost})")

@@ -162,7 +162,7 @@ def ascend(
     return Climbed(X, value, step, known)
 
 
-def pulled_to(centre: Points, weight: Float[np.ndarray, "g #m a"]) -> Penalty:
+def pulled_to(centre: Points, weight: Float[np.ndarray, " g #m a"]) -> Penalty:
     """Penalty of the augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u (Boyd et al.
     2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10).
     """

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,9 +15,9 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AddressedMessage, Steps
 from swarmbo.coordination.schema import FitsData, Schema, Wanted, are_below, are_numbers
 from swarmbo.graph.box_functions import by_factor
+from swarmbo.steps import Out, answer_requests
 
 Post = Callable[[str, Message], None]
-Out = TypeVar("Out")
 Program = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields expected messages, and receives them
 
 
@@ -30,7 +30,7 @@ class ByMessages:
 
     def program(self, steps: Steps[Out]) -> Program[Out]:
         """Run a method in step with the part's other agents."""
-        return requests.answer_requests(steps, self._answer)
+        return answer_requests(steps, self._answer)
 
     def _answer(self, request: requests.Request) -> Program[Any]:
         match request:

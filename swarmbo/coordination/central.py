@@ -6,7 +6,7 @@ The traffic of many equal messages is computed with arrays; tests compare length
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,12 +15,11 @@ from swarmbo.coordination import messages, requests
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import AddressedMessage, Steps
+from swarmbo.coordination.requests import AddressedMessage
 from swarmbo.coordination.tables import Rank
 from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums
 from swarmbo.records import Traffic
-
-Out = TypeVar("Out")
+from swarmbo.steps import Out, Steps
 
 # receives the rank of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
 Watcher = Callable[[Rank | None, float | None, Traffic], None]

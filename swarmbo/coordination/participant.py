@@ -207,14 +207,21 @@ def solve_with_agents(
 
 
 def maximise_with_agents(
-    settings: BoxMethod, functions: BoxFunctions, transport: Transport, seed: int = 0, decision: int = 0
+    settings: BoxMethod,
+    functions: BoxFunctions,
+    transport: Transport,
+    seed: int = 0,
+    decision: int = 0,
+    *,
+    shares: bool = False,
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
-    and deadlines as in ``solve_with_agents``; variables of blocked agents stay at the best start, or mid-box.
+    and deadlines as in ``solve_with_agents``; variables of blocked agents stay at the best start, or mid-box. With a
+    deadline, agents can evaluate silent agents' factors if ``shares``, as when all know the total outcomes.
     """
     graph = functions.graph
     if has_deadline(settings):
-        return maximise_by_deadline(settings, functions, transport, seed, decision)
+        return maximise_by_deadline(settings, functions, transport, seed, decision, shares=shares)
     owns = {name: functions.of(graph.factors_owned_by(name)) for name in graph.agents}
     ended = run_plan(settings.plan(functions, transport.routes, seed), owns, transport, decision)
     if ended.without:

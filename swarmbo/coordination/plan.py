@@ -18,17 +18,16 @@ from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.part import BoxView, LocalView, Part
-from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import Schema
 from swarmbo.coordination.tables import Rank, Sizes, Tables, checked_tables, factor_values, rank, sizes_of, total
 from swarmbo.errors import ConfigError
 from swarmbo.graph import AnyGraph, AnyTables, BoxFunctions, FactorGraph, Links
 from swarmbo.records import Traffic
 from swarmbo.settings import Count, Settings
+from swarmbo.steps import Out, Steps
 from swarmbo.transport import InProcess, Routes
 
 Own = TypeVar("Own")
-Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, eq=False)

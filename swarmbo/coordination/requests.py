@@ -6,8 +6,8 @@ part, and ``coordination.central`` answers at once. Both add in the same fixed o
 bit-identical. Messages of a request are made here for both, so both count the same traffic.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,8 +22,7 @@ from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
 from swarmbo.graph.box_functions import Received, by_factor
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Traffic
-
-Out = TypeVar("Out")
+from swarmbo.steps import Steps
 
 
 class AddressedMessage(NamedTuple):
@@ -229,25 +228,11 @@ class CountTraffic(NamedTuple):
 
 MessageRequest = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | InTurn | Compare
 Request = MessageRequest | Evaluate | SetSizes | ReportBound | CountTraffic
-Steps = Generator[Request, Any, Out]
 
 
 def single_request(request: Request) -> Steps[Any]:
     """Steps with a single request, which return its answer."""
     return (yield request)
-
-
-def answer_requests(
-    steps: Generator[Any, Any, Out], answer: Callable[[Any], Generator[Any, Any, Any]]
-) -> Generator[Any, Any, Out]:
-    """Run steps; each request is answered by a generator, whose waits are passed on."""
-    reply: Any = None
-    while True:
-        try:
-            request = steps.send(reply)
-        except StopIteration as finished:
-            return finished.value
-        reply = yield from answer(request)
 
 
 class Mailbox:

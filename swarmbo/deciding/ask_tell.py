@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, linked, query_name, storable, whole_number
 from swarmbo.coordination.requests import ToAll, single_request
-from swarmbo.deciding.beliefs import LocalBeliefs
 from swarmbo.deciding.central_driver import CentralDriver, CountedExchanges, split_traffic
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
@@ -145,7 +145,7 @@ class AskTell(TeamState):
                 exchanges.count_sum("news", since.lines, Layout.of(problem).width)
             return
         # an agent with its own belief keeps its outcomes; other agents get them by fusion only
-        keeps_outcomes, report_by_agent = isinstance(learner.team_belief, LocalBeliefs), dict[str, bytes]()
+        keeps_outcomes, report_by_agent = isinstance(learner.team_belief, FusedBelief), dict[str, bytes]()
         has_sites = offers.sites is not None and len(offers.sites)
         sites = PlaceTable(np.asarray(offers.sites, dtype=float)) if has_sites else None
         all_present = exchanges.present in (None, self.agents)  # absent agents do not receive others' offers
@@ -278,7 +278,7 @@ class AskTell(TeamState):
             return
         learner = learner.copied()  # local beliefs learn in place, and an exception must change nothing
         # call links() only if needed: an environment has no links before its reset, and only local beliefs use them
-        link_graph = links() if isinstance(learner.team_belief, LocalBeliefs) else None
+        link_graph = links() if isinstance(learner.team_belief, FusedBelief) else None
         exchanges = CountedExchanges(self.graph, Routes(self.agents, link_graph, has_base=True))
         for key, group in new:
             if not isinstance(key, str):
@@ -286,9 +286,11 @@ class AskTell(TeamState):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[key], now, link_graph)
-            due, sent, self.sharing_links = learner.team_belief.take_messages()
-            exchanges.fuse(due)
-            exchanges.count("sharing", sent)
+            belief = learner.team_belief
+            exchanges.fuse(belief.take_due())
+            if isinstance(belief, FusedBelief):
+                exchanges.count("sharing", belief.sent)
+                self.sharing_links = belief.link_report
         traffic = sum(exchanges.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
         self._learner, self._unreported = learner, msgspec.structs.replace(since, gossip=traffic, learned=learned)

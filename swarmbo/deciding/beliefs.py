@@ -1,8 +1,8 @@
 """Belief of a team in a field, with the same methods for one shared belief and for local beliefs."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -10,14 +10,11 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.fusion.fused import FusionExchange
-from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.fusion.fused import ByAgent, FusionExchange, KnownLocations
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of, required_logit
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
-from swarmbo.problem.data import Measurement
-from swarmbo.records import LinkReport, Traffic
 from swarmbo.registry import invalid_result
 from swarmbo.transport import InProcess
 
@@ -29,16 +26,6 @@ _REQUIRED_MEMBERS = [
 Rows = Float[np.ndarray, "n c"]  # physical locations; with a time axis, the last column is the round
 Links: TypeAlias = "nx.Graph[str] | None"
 Column = Float[np.ndarray, " n"]
-KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes, of failures; correlation in time
-Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
-
-
-class BeliefMessages(NamedTuple):
-    """Messages of beliefs after learning: exchanges that are due, traffic of sent messages, report of faulty links."""
-
-    due: tuple[FusionExchange, ...] = ()
-    sent: Traffic = Traffic()
-    link_report: LinkReport | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +38,14 @@ class SharedBelief:
         """Itself."""
         return self
 
-    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "SharedBelief":
+    def learned(self, measurements: ByAgent, links: Links, *, asked: int, now: int) -> "SharedBelief":
         """Belief at round ``now`` with successful measurements of round ``asked``; itself if all failed."""
-        if not (succeeded := [one for one in measurements if np.isfinite(one.outcome)]):
+        if not (succeeded := [one for _, one in measurements if one.outcome is not None]):
             return self
         X, y = np.array([one.place for one in succeeded]), np.array([one.outcome for one in succeeded])
-        return self.at(asked)._updated(X, y, np.array([one.noise_std for one in succeeded])).at(now)
+        return self.at(asked)._updated(X, y, np.array([one.noise_std for one in succeeded], float)).at(now)
 
-    def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
+    def attached(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "SharedBelief":
         """Belief with unrequested measurements; ``failed`` are locations of failures, and a noise of NaN is unknown."""
         return self._updated(X, y, noise_std) if len(y) else self
 
@@ -67,9 +54,9 @@ class SharedBelief:
         gp = self.belief
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
-    def take_messages(self) -> BeliefMessages:
-        """No messages."""
-        return BeliefMessages()
+    def take_due(self) -> tuple[FusionExchange, ...]:
+        """No exchanges."""
+        return ()
 
     def fitted(self, seed: int) -> "SharedBelief":
         """Belief with fitted hyper-parameters, if a fit is due or all outcomes of the last fit were equal."""
@@ -79,11 +66,6 @@ class SharedBelief:
     def at(self, now: float) -> "SharedBelief":
         """Belief at another round."""
         return SharedBelief(self.belief.at(now))
-
-    @property
-    def for_acquisition(self) -> PlaceBelief:
-        """Belief for acquisitions."""
-        return self.belief
 
     @property
     def places(self) -> Rows:
@@ -104,84 +86,7 @@ class SharedBelief:
         return type(self.belief) is ExactGP and not self.belief.hyperparameters.has_scale
 
 
-@dataclass(frozen=True, eq=False)
-class LocalBeliefs:
-    """Local beliefs of agents. They learn in place, and receive others' measurements by fusion."""
-
-    belief: FusedBelief
-
-    def copied(self) -> "LocalBeliefs":
-        """Copy that learns independently."""
-        return LocalBeliefs(self.belief.copied())
-
-    def learn(self, measurements: Sequence[Measurement], links: Links, *, asked: int, now: int) -> "LocalBeliefs":
-        """Give each local agent its own measurements, failures included."""
-        outcomes, failed, noise_variances = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(one.agent for one in measurements if one.agent in self.belief.agents):
-            measured = [one for one in measurements if one.agent == agent]
-            succeeded = [one for one in measured if np.isfinite(one.outcome)]
-            failed_places = [one.place for one in measured if np.isnan(one.outcome)]
-            if succeeded:
-                outcomes[agent] = np.array([one.place for one in succeeded]), [one.outcome for one in succeeded]
-                noise_variances[agent] = np.array([one.noise_std**2 for one in succeeded])
-            if failed_places:
-                failed[agent] = np.array(failed_places)
-        # the time kernel uses the round of the request, not the present round
-        belief = self.belief.at(asked)
-        belief.learn(outcomes, links, failed, noise_variances, now, later=not belief.has_faults)
-        return LocalBeliefs(belief.at(now))
-
-    def attach(self, agent: str, X: Rows, y: Column, failed: Rows, noise_std: Column) -> "LocalBeliefs":
-        """Give a local agent its unrequested measurements; remote agents send theirs in the next fusion."""
-        if agent in self.belief.agents:
-            self.belief.give(agent, X, y, noise_std**2)
-            self.belief.give_failures(agent, failed)
-            self.belief.propose_if_due(agent)
-        return self
-
-    def take_messages(self) -> BeliefMessages:
-        """Due messages, each returned only once: the caller runs the exchange."""
-        # taken once: a second caller must not fuse the same measurements again
-        due, self.belief.due = self.belief.due, ()
-        return BeliefMessages(due, self.belief.sent, self.belief.link_report)
-
-    def fitted(self, seed: int) -> "LocalBeliefs":
-        """Itself: agents fit during fusion."""
-        return self
-
-    def at(self, now: float) -> "LocalBeliefs":
-        """Beliefs at another round."""
-        return LocalBeliefs(self.belief.at(now))
-
-    def with_own_data(self, agent: str, rows: Sequence[Measured]) -> "LocalBeliefs":
-        """Beliefs with all measurements ``rows`` of a returning agent, which already has the first part of them."""
-        return LocalBeliefs(self.belief.with_own_data(agent, rows))
-
-    @property
-    def for_acquisition(self) -> PlaceBelief:
-        """Beliefs of all local agents."""
-        return self.belief.views
-
-    def n_known(self, agent: str) -> float:
-        """Number of measurements that have reached an agent."""
-        return self.belief.known_to(agent)
-
-    @property
-    def places(self) -> Rows:
-        """Locations of the representative's own measurements."""
-        return self.belief.places
-
-    def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
-        """Locations of successes and failures that have reached each agent, and their correlation in time."""
-        at_hand = {agent: self.belief.agents[agent] for agent in agents if agent in self.belief.agents}
-        return {a: (*self.belief.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
-
-    def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
-        """Local agents with a price whose known outcomes do not differ, and whose belief has no scale yet."""
-        return {agent for agent in prices.keys() & self.belief.agents.keys() if not self.belief.shows_scale(agent)}
-
-
-FieldBelief = SharedBelief | LocalBeliefs
+FieldBelief = SharedBelief | FusedBelief
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
@@ -190,8 +95,8 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
     if isinstance(settings, FusedSettings):
         own_transport = (None, setup.transport) if own is None else ([own], InProcess())
         if state is None:
-            return LocalBeliefs(FusedBelief(settings, domain, agents, setup.seed, *own_transport))
-        return LocalBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *own_transport))
+            return FusedBelief(settings, domain, agents, setup.seed, *own_transport)
+        return FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *own_transport)
     if isinstance(settings, ExactGPSettings):
         gp = ExactGP.create(settings, domain) if state is None else ExactGP.from_state_dict(settings, domain, state)
         return SharedBelief(gp)
@@ -210,7 +115,7 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
 
 def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
     """Belief for a decision: pending queries count as measured in the variance, each in its own round."""
-    given = belief.for_acquisition
+    given: PlaceBelief = belief.views if isinstance(belief, FusedBelief) else belief.belief
     for query in log.open.values():
         places = log.problem.places(query.point, query.awaited)
         given = given.at(query.round).condition_on_pending(np.array(list(places.values())))
@@ -261,4 +166,4 @@ def known_places(
         return with_pending_places(belief.places), {}
     known = belief.known_locations(problem.agents, np.zeros((0, 1)))
     by_agent = {agent: with_pending_places(succeeded) for agent, (succeeded, _, _) in known.items()}
-    return by_agent[belief.belief.representative], by_agent
+    return by_agent[belief.representative], by_agent

@@ -1,32 +1,32 @@
 """Driver of a team's decisions, which has the data of all agents."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition.by_view import EachSends, run_steps
+from swarmbo.acquisition.by_view import EachSends
 from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.belief.fusion.fused_view import AnyUnfinished, StepMessages, exchange_steps, send_and_deliver
-from swarmbo.coordination import deadline_box, deadline_tables, participant, tables as conflicts
+from swarmbo.coordination import deadline_tables, participant, tables as conflicts
 from swarmbo.coordination.agreement import Agreement, Solution, decided_factors
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, TableMethod, has_deadline
-from swarmbo.coordination.requests import InTurn, Steps, ToAll, single_request
+from swarmbo.coordination.requests import InTurn, ToAll, single_request
 from swarmbo.deciding import joint, places
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import checked_result, loggable_result, parameters_of
+from swarmbo.steps import Out, Steps, run_steps
 from swarmbo.transport import Carrying, FaultyTransport, Routes, Transport
 
-Out = TypeVar("Out")
 SHARING = ("reports", "news", "sharing")  # purposes of reports; other messages belong to the agreement
 
 
@@ -132,7 +132,7 @@ class CentralDriver:
     seed: int = 0
     shares_outcomes: bool = False
 
-    def run(self, steps: Generator[Any, Any, Out]) -> Out:
+    def run(self, steps: Steps[Out]) -> Out:
         """Run the steps, answering their requests."""
         return run_steps(steps, self._answer)
 
@@ -189,20 +189,15 @@ class CentralDriver:
         functions, links, seed = request.functions, request.links, request.seed
         # agents number agreements alike, and a late message of the first agreement must not match the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
-        if has_deadline(self.coordination):
-            opened = self._opened(functions.graph.agents, links, again=request.again)
-            return deadline_box.maximise_by_deadline(
-                self.coordination, functions, opened, seed, decision, shares=request.shares
-            )
-        if not self.transport.as_agents:
+        if not (self.transport.as_agents or has_deadline(self.coordination)):
             agreement = self.coordination.maximise(functions, links, seed)
             agreement = checked_result(Agreement, agreement, self.coordination, "maximise")
             report = loggable_result(SolveReport, agreement.report, self.coordination, "maximise")
             return replace(agreement, report=report)
         if not isinstance(self.coordination, BoxMethod):
             raise self._knows_no_agents()
-        opened = self._opened(functions.graph.agents, links, again=request.again)
-        return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision)
+        opened, shares = self._opened(functions.graph.agents, links, again=request.again), self.shares_outcomes
+        return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision, shares=shares)
 
     def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request

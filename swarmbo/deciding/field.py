@@ -13,8 +13,9 @@ from jaxtyping import Float
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.by_view import EachSends, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import known_names, reported_number, short, table
-from swarmbo.deciding.beliefs import FieldBelief, LocalBeliefs, belief_of, known_places, required_of, with_pending
+from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import (
     allowed_places,
@@ -24,13 +25,14 @@ from swarmbo.deciding.offers import (
     random_candidates,
 )
 from swarmbo.deciding.own_rows import OwnRow, is_place, measurements_by_round
-from swarmbo.deciding.places import PlaceSteps, place_steps
+from swarmbo.deciding.places import place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import invalid_result
+from swarmbo.steps import Steps
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
@@ -76,8 +78,8 @@ class FieldLearner:
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
         """Learn measurements of round ``asked`` in round ``now``, in the team's order, and note positions."""
         problem = self.setup.problem
-        measurements = [news.measurement(agent, problem) for agent in problem.channels if agent in news.factors]
-        team_belief = self.team_belief.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
+        made = [(agent, news.measurement(agent, problem)) for agent in problem.channels if agent in news.factors]
+        team_belief = self.team_belief.learned([*made, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         positions, starts = {**self.positions, **places}, {**places, **self.starts}
         return replace(self, team_belief=team_belief, positions=positions, starts=starts)
@@ -91,14 +93,14 @@ class FieldLearner:
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, column]
             X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
             good, noise = np.isfinite(y), data.known_noise[made, 1 + column]
-            team_belief = team_belief.attach(agent, X[good], y[good], X[~good], noise[good])
+            team_belief = team_belief.attached(agent, X[good], y[good], X[~good], noise[good])
         return replace(self, team_belief=team_belief)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
         """Learner with hyper-parameters fitted if a fit is due; with local beliefs agents fit during fusion."""
         return replace(self, team_belief=self.team_belief.fitted(self.setup.seed))
 
-    def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
+    def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FieldLearner", Choice]]:
         """Steps of a joint choice of a location for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
         seed = log.seed_of_episode(setup.seed)
@@ -155,18 +157,16 @@ class FieldLearner:
         after = replace(self, team_belief=self.fitted(log).team_belief.at(log.round))
         return after, with_pending(after.team_belief, log, log.round)
 
-    def recommend(self, log: Logbook, sites: Sites) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+    def recommend(self, log: Logbook, sites: Sites) -> Steps[tuple["FieldLearner", Recommendation | None]]:
         """Location with the largest mean over the allowed sites, or ``places_to_recommend``; None if there is none."""
-        if isinstance(self.team_belief, LocalBeliefs):
-            return self, (yield from self._recommended_by_message(self.team_belief.n_known, sites))
+        if isinstance(self.team_belief, FusedBelief):
+            return self, (yield from self._recommended_by_message(self.team_belief.known_to, sites))
         if self.team_belief.belief.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _recommended_by_message(
-        self, n_known: Callable[[str], float], sites: Sites
-    ) -> PlaceSteps[Recommendation | None]:
+    def _recommended_by_message(self, n_known: Callable[[str], float], sites: Sites) -> Steps[Recommendation | None]:
         """Recommendation of the agent with the most measurements, which it sends to the others."""
         agents = self.setup.problem.agents
         known = yield EachSends("known", agents, lambda agent, _: n_known(agent), lambda _, n: are_numbers([n], 1))
@@ -208,13 +208,10 @@ class FieldLearner:
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
         """Learner of a returning agent: its belief, all its measurements, and another agent's ``whereabouts``."""
-        assert isinstance(self.team_belief, LocalBeliefs)
+        assert isinstance(self.team_belief, FusedBelief)
         assert self.own is not None
-        own_data = [
-            (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
-            for asked, stops in measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
-            for stop in stops
-        ]
+        by_round = measurements_by_round(rows, self.setup.problem.graph.variables_owned_by(self.own))
+        own_data = [(asked, stop) for asked, stops in by_round for stop in stops]
         return replace(self, team_belief=self.team_belief.with_own_data(self.own, own_data), **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

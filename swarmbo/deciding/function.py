@@ -14,10 +14,10 @@ from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.belief.model.limits import without_better_infeasible
+from swarmbo.belief.model.limits import barring_better_infeasible
 from swarmbo.belief.model.model import learn_ensemble, learn_model
 from swarmbo.boundary.rng import sobol, stream
-from swarmbo.deciding.joint import Expect, Judge, Steps, joint_steps, recommended_steps
+from swarmbo.deciding.joint import Expect, Judge, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.near import APART, Near, StepBox
 from swarmbo.deciding.setup import Setup
@@ -25,6 +25,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph.factor_graph import grouped
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result
+from swarmbo.steps import Steps
 from swarmbo.worlds import Offers
 
 # least distance from evaluated points, and shortest and longest random step away from a point; in box widths
@@ -112,6 +113,7 @@ class FunctionLearner:
         else:
             found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a user's own belief
             model = checked_result(Model, found, setup.belief, "learn")
+        model = model if situation.history.barred is None else model.barring(situation.history.barred)
         return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:
@@ -215,7 +217,7 @@ class FunctionLearner:
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=without_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
+            history=barring_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,
@@ -227,7 +229,6 @@ class FunctionLearner:
             pending_rounds=log.pending_rounds,
             n_batched=log.n_batched,
             n_foreign=sum(query.row is None and not query.chosen for query in log.open.values()),
-            failed=log.history.failed,
             regions=problem.regions,
             ranges=problem.ranges,
             coding=problem.coding,

@@ -3,9 +3,9 @@
 A team answers the requests at once (``central_driver``), an agent by messages (``agent.answers``).
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import networkx as nx
@@ -22,9 +22,9 @@ from swarmbo.belief.model.limits import optimistic_stds, probably_feasible, prob
 from swarmbo.belief.model.model import in_structure
 from swarmbo.belief.model.success import Requirement, least_margin, reference, requirements
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.plan import has_deadline
+from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import is_finite
 from swarmbo.deciding.near import StepBox
 from swarmbo.deciding.setup import Maximiser, Setup
@@ -35,7 +35,6 @@ from swarmbo.problem.no_go import Limit
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry import checked_result, invalid_result, loggable_result
 
-Out = TypeVar("Out")
 Point = Float[np.ndarray, " n"]
 _ROUNDING = 1e-9  # box widths
 
@@ -67,11 +66,11 @@ class Rank(NamedTuple):
         parts = enumerate(self.belief.graph.components) if len(self.belief.X) else ()
         return [(i, part) for i, part in parts if len(part.factors) > 1]
 
-    def summed(self, own: Sequence[str]) -> requests.Steps[Float[np.ndarray, " m"]]:
+    def summed(self, own: Sequence[str]) -> Steps[Float[np.ndarray, " m"]]:
         """Steps that sum factors' means over the agents of each part, at evaluated points, then at pending points."""
         means = incumbents.means_of(self.belief, own, self.factor_means)
         ahead = incumbents.means_at_pending(self.belief, own)
-        return (yield requests.AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
+        return (yield AllReduce(np.hstack([means, ahead])[:, None], is_finite))[0]
 
     def ranking(self, summed: Sequence[tuple[FactorGraph, Float[np.ndarray, " m"]]]) -> Ranking:
         """Ranking from some parts' sums."""
@@ -117,14 +116,13 @@ class Whole(NamedTuple):
 class Agree(NamedTuple):
     """Request to maximise the sum of the factors' functions; answered by an ``Agreement``.
 
-    Only functions of own factors may be evaluated, unless all agents know all outcomes (``shares``).
+    Only functions of own factors may be evaluated, unless all agents know all outcomes.
     """
 
     functions: BoxFunctions
     links: "nx.Graph[str] | None"
     seed: int
     again: bool = False
-    shares: bool = False
 
 
 class Expect(NamedTuple):
@@ -133,18 +131,17 @@ class Expect(NamedTuple):
     model: Model
     points: Float[np.ndarray, "m n"]
 
-    def summed(self, graph: FactorGraph, own: Sequence[str]) -> requests.Steps[Any]:
+    def summed(self, graph: FactorGraph, own: Sequence[str]) -> Steps[Any]:
         """Steps that add up, over all agents, mean and variance of their own factors of the problem's graph."""
         model, points, terms = self.model, self.points, np.empty((len(own), 2, len(self.points)))
         for term, factor in zip(terms, own, strict=True):  # a single factor may be modelled in parts
             mean, std = model.factor_posterior(factor, points) if len(graph.factors) > 1 else model.posterior(points)
             term[:] = mean, std**2
-        mean, variance = yield requests.AllReduce(terms, is_finite)
+        mean, variance = yield AllReduce(terms, is_finite)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
 Request = Rank | Gather | Whole | Agree | Expect
-Steps = Generator[Request, Any, Out]
 
 
 class Judge(NamedTuple):
@@ -190,7 +187,7 @@ def joint_steps(situation: JointSituation, model: Model, setup: Setup) -> Steps[
     links = _links(situation, functions.graph)
     limits = probably_violated(situation, model.belief.settings.time)
     functions = yield from _limit_steps(functions, situation, (*situation.regions, *limits), coordination, seed)
-    agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
+    agree = Agree(functions, links, seed)
     if needed := (yield from _requirements(situation if situation.coding is not None else inside, model)):
         best = (yield from _best(known_best, ranking, situation)) if box is None else box.centre
         agreement = yield from _agreed_within(needed, situation, best, agree)
@@ -317,7 +314,7 @@ def _is_known_by_owners(situation: JointSituation) -> bool:
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:
     """Requirements from failures, which lose weight over the longest time lengthscale of all factors."""
     times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
-    if times and situation.failed is not None and situation.failed.any():
+    if times and situation.history.failed.any():
         graph = model.belief.graph
         by_factor = dict(zip(graph.factors, times, strict=True))
         # the longest lengthscale counts, and each owner has fitted its own factors only

@@ -295,19 +295,23 @@ class Logbook:
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
             log = log._with_measurement(point, unasked, news.noise, attached=False)
-        for measurement in news.on_the_way:  # unrequested: separate rows
-            agent, noise = measurement.agent, {measurement.agent: measurement.noise_std}
-            point = problem.joint({agent: measurement.place})
-            log = log._with_measurement(point, {agent: measurement.outcome}, noise, attached=True)
+        for agent, stop in news.on_the_way:  # unrequested: separate rows
+            point = problem.joint({agent: np.array(stop.place)})
+            log = log._with_measurement(point, {agent: stop.outcome}, {agent: stop.noise_std}, attached=True)
         return log, self.round - 1 if query is None or is_all else query.round
 
     def _with_measurement(
-        self, point: Float[np.ndarray, " n"], known: Mapping[str, float], noise: Mapping[str, float], *, attached: bool
+        self,
+        point: Float[np.ndarray, " n"],
+        outcomes: Mapping[str, float | None],
+        noise: Mapping[str, float | None],
+        *,
+        attached: bool,
     ) -> "Logbook":
         """Add measurements in a field without a query, as a separate row."""
-        factors, noises = ([given.get(c, np.nan) for c in self.problem.channels] for given in (known, noise))
-        noise_std = np.array([[np.nan, *noises]])
-        data = Dataset(point[None], np.array([np.nan]), np.array([factors]), noise_std=noise_std)
+        factors, noises = ([given.get(c) for c in self.problem.channels] for given in (outcomes, noise))
+        noise_std = np.array([[None, *noises]], dtype=float)
+        data = Dataset(point[None], np.array([np.nan]), np.array([factors], dtype=float), noise_std=noise_std)
         return self.with_evaluations(data, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

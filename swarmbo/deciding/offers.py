@@ -136,10 +136,6 @@ class Offer(msgspec.Struct, frozen=True):
     position: tuple[float, ...] | None = None
     takes_part: bool = True
 
-    def places(self, n_dims: int) -> Places | None:
-        """Candidates as an array."""
-        return None if self.candidates is None else np.array(self.candidates).reshape(-1, n_dims)
-
 
 class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
     """An offer as it crosses the links, with packed candidates."""
@@ -155,12 +151,9 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
         content = None if candidates is None else packed(candidates, sites)
         return cls(content, offer.price, offer.position, offer.takes_part)
 
-    def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
-        """Unpack the offer with the same sites."""
-        places = None
-        if self.candidates is not None:
-            places = tuple(tuple(place) for place in unpacked(self.candidates, n_dims, sites).tolist())
-        return Offer(places, self.price, self.position, self.takes_part)
+    def places(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Places | None:
+        """Unpack the candidates, with the same sites."""
+        return None if self.candidates is None else unpacked(self.candidates, n_dims, sites)
 
     @property
     def checksum(self) -> int:
@@ -190,14 +183,16 @@ def reachable_places(agent: str, offers: Offers, problem: Problem, seed: int, ro
     return random_candidates(agent, own, problem, seed, round_number)
 
 
-def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
+def offers_of(
+    common: Offers, given: Mapping[str, PackedOffer], problem: Problem, seed: int, round_number: int
+) -> Offers:
     """Offers of agents from an environment's offers; agents without candidates draw new candidates in each round."""
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in present.values()):
         candidates = {}
         for name, offer in present.items():
-            if (places := offer.places(problem.box.n_dims)) is None:
+            if (places := offer.places(problem.box.n_dims, common.sites)) is None:
                 places = random_candidates(name, problem.box, problem, seed, round_number)
             candidates[name] = places
     return replace(

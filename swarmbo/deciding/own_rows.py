@@ -5,7 +5,6 @@ variables. Every number has one author, and the other agents add 0, so the sum i
 the factor's owner: other agents only learn that they are known. Totals, with their noise, are sent.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, Measurement, News
+from swarmbo.problem.data import Dataset, Measurement, News, known
 
 PRIVATE_OUTCOME = 0.0  # placeholder in the logbook for another agent's private outcome; nothing depends on its value
 
@@ -27,29 +26,6 @@ UNREQUESTED = ""  # id of an unrequested measurement in a field, such as at the 
 PENDING, ARRIVED, FAILED = 0.0, 1.0, 2.0
 UNKNOWN_NOISE = -1.0  # stands for the unknown noise of an arrived outcome
 _BETWEEN_CALLS = 2**20  # number of orders between two calls of attach
-
-
-class MeasurementRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A physical measurement in a field, in messages and states; None for a failed outcome or unknown noise."""
-
-    place: tuple[float, ...]
-    outcome: float | None
-    noise: float | None = None
-
-    @classmethod
-    def of(cls, measurement: Measurement) -> "MeasurementRecord":
-        """Convert a measurement."""
-        return cls(tuple(measurement.place.tolist()), _known(measurement.outcome), _known(measurement.noise_std))
-
-    def measurement(self, agent: str) -> Measurement:
-        """Convert to a measurement of an agent."""
-        outcome, noise = (math.nan if number is None else number for number in (self.outcome, self.noise))
-        return Measurement(agent, np.array(self.place), outcome, noise)
-
-    def is_admissible(self, problem: Problem) -> bool:
-        """True if an agent in the field can have measured it."""
-        is_outcome = self.outcome is None or abs(self.outcome) <= LARGEST_OUTCOME
-        return is_outcome and (self.noise is None or 0.0 <= self.noise < np.inf) and is_place(self.place, problem)
 
 
 class OwnRow(msgspec.Struct, frozen=True):
@@ -72,7 +48,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     round: float | None = None
     noise: dict[str, float] = {}
     total_noise: float | None = None
-    on_the_way: tuple[MeasurementRecord, ...] = ()
+    on_the_way: tuple[Measurement, ...] = ()
     has_ended: bool = False
 
     @classmethod
@@ -80,19 +56,19 @@ class OwnRow(msgspec.Struct, frozen=True):
         cls,
         order: int,
         problem: Problem,
+        agent: str,
         measurement: Measurement | None,
-        on_the_way: Iterable[Measurement] = (),
+        on_the_way: tuple[Measurement, ...] = (),
         *,
         has_ended: bool = False,
     ) -> "OwnRow":
         """Row of an agent's measurement in a field (None: nothing) and of those en route."""
-        row = cls(order, on_the_way=tuple(map(MeasurementRecord.of, on_the_way)), has_ended=has_ended)
         if measurement is None:
-            return row
-        record, agent = MeasurementRecord.of(measurement), measurement.agent
-        noise = {} if record.noise is None or record.outcome is None else {agent: record.noise}
-        place = dict(zip(problem.graph.variables_owned_by(agent), record.place, strict=True))
-        return msgspec.structs.replace(row, factors={agent: record.outcome}, place=place, noise=noise)
+            return cls(order, on_the_way=on_the_way, has_ended=has_ended)
+        outcome, std = measurement.outcome, measurement.noise_std
+        place = dict(zip(problem.graph.variables_owned_by(agent), measurement.place, strict=True))
+        noise = {} if std is None or outcome is None else {agent: std}
+        return cls(order, {agent: outcome}, place=place, noise=noise, on_the_way=on_the_way, has_ended=has_ended)
 
     @classmethod
     def of_news(
@@ -101,19 +77,19 @@ class OwnRow(msgspec.Struct, frozen=True):
         """Row of an agent's own factors of a function; with the total, if the news has one."""
         return cls(
             order,
-            {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
-            UNSET if news.total is None else _known(news.total),
+            {factor: known(news.factors[factor]) for factor in factors if factor in news.factors},
+            UNSET if news.total is None else known(news.total),
             dict(place),
             round,
             noise={factor: news.noise[factor] for factor in factors if factor in news.noise},
-            total_noise=None if news.total is None else _known(news.total_noise),
+            total_noise=None if news.total is None else known(news.total_noise),
         )
 
-    def measurement(self, variables: Iterable[str]) -> MeasurementRecord | None:
+    def measurement(self, variables: Iterable[str]) -> Measurement | None:
         """Own measurement in a field, with coordinates in the order of the agent's variables; None if there is none."""
         for agent, outcome in self.factors.items():
             place = tuple(self.place[variable] for variable in variables)
-            return MeasurementRecord(place, outcome, self.noise.get(agent))
+            return Measurement(place, outcome, self.noise.get(agent))
         return None
 
     def masked(self, *, shows_failures: bool = False) -> "OwnRow":
@@ -121,8 +97,8 @@ class OwnRow(msgspec.Struct, frozen=True):
         factors = dict.fromkeys(self.factors, PRIVATE_OUTCOME)
         if shows_failures:
             factors |= {factor: None for factor, outcome in self.factors.items() if outcome is None}
-        records = tuple(MeasurementRecord(measured.place, PRIVATE_OUTCOME) for measured in self.on_the_way)
-        return msgspec.structs.replace(self, factors=factors, noise={}, on_the_way=records)
+        stops = tuple(Measurement(stop.place, PRIVATE_OUTCOME) for stop in self.on_the_way)
+        return msgspec.structs.replace(self, factors=factors, noise={}, on_the_way=stops)
 
     @property
     def has_news(self) -> bool:
@@ -183,8 +159,8 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
         """Row of an agent in a field from a round's news."""
         measurement = news.measurement(agent, problem) if agent in news.factors else None
-        en_route = tuple(reading for reading in news.on_the_way if reading.agent == agent)
-        return OwnRow.measured(self.next_order, problem, measurement, en_route, has_ended=has_ended)
+        stops = tuple(stop for name, stop in news.on_the_way if name == agent)
+        return OwnRow.measured(self.next_order, problem, agent, measurement, stops, has_ended=has_ended)
 
     def with_data(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """Add a row per unrequested measurement in a field, empty if another agent's; default round: ``present``."""
@@ -197,21 +173,14 @@ class OwnRows(msgspec.Struct, frozen=True, rename={"by_query": "told"}):
         for n in np.flatnonzero(~np.isnan(places).any(axis=1)):
             place = dict(zip(variables, places[n].tolist(), strict=True))
             noise = {} if np.isnan(stds[n]) else {agent: float(stds[n])}
-            rows[n] = OwnRow(order, {agent: _known(outcomes[n])}, place=place, round=rows[n].round, noise=noise)
+            rows[n] = OwnRow(order, {agent: known(outcomes[n])}, place=place, round=rows[n].round, noise=noise)
         return self.with_attached(rows)
 
 
-def _known(number: float) -> float | None:
-    """None for a failed outcome."""
-    return float(number) if math.isfinite(number) else None
-
-
-def measurements_by_round(
-    rows: Mapping[str, OwnRow], variables: Sequence[str]
-) -> list[tuple[int, list[MeasurementRecord]]]:
+def measurements_by_round(rows: Mapping[str, OwnRow], variables: Sequence[str]) -> list[tuple[int, list[Measurement]]]:
     """Rounds with the measurements of the agent that owns these variables in a field, in the order of arrival."""
     by_query = {name: [*filter(None, [row.measurement(variables)]), *row.on_the_way] for name, row in rows.items()}
-    return [(int(name[1:]), records) for name, records in by_query.items()]  # a query has the number of its round
+    return [(int(name[1:]), measured) for name, measured in by_query.items()]  # a query has the number of its round
 
 
 class Layout(NamedTuple):
@@ -238,6 +207,12 @@ class Layout(NamedTuple):
 def is_place(place: Sequence[float], problem: Problem) -> bool:
     """True if coordinates are in or near the box of a field."""
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
+
+
+def is_admissible(measured: Measurement, problem: Problem) -> bool:
+    """True if an agent in the field can have made a measurement."""
+    is_outcome, std = measured.outcome is None or abs(measured.outcome) <= LARGEST_OUTCOME, measured.noise_std
+    return is_outcome and (std is None or 0.0 <= std < np.inf) and is_place(measured.place, problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Decision of the next locations in a field, by steps as in ``joint``; data that all agents know are not sent."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 import networkx as nx
@@ -19,8 +19,7 @@ from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry import checked_result, invalid_result, loggable_result
 from swarmbo.routing import Planned, Routes
-
-Out = TypeVar("Out")
+from swarmbo.steps import Steps
 
 
 class Choose(NamedTuple):
@@ -39,12 +38,9 @@ class Visit(NamedTuple):
 
 
 Request = Choose | Visit | EachSends
-PlaceSteps = Generator[Request, Any, Out]
 
 
-def place_steps(
-    situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
-) -> PlaceSteps[Decision]:
+def place_steps(situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner) -> Steps[Decision]:
     """Decide the next locations: by an agreement over the local acquisitions, or by a baseline. Agents without a choice
     from the agreement stay. An agreement by a deadline, or of some agents only, is final: a comparison with the
     sequential choices of all would need all agents.

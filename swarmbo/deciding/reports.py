@@ -5,105 +5,95 @@ the common sites (``offers.packed``). An unchanged offer, as of a fixed sensor, 
 reports contain the locations of measurements, but no outcomes; agents then exchange messages of the fusion method.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.belief.fusion.fused import FusionExchange
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
-from swarmbo.deciding.own_rows import UNREQUESTED, MeasurementRecord, OwnRow, OwnRows
+from swarmbo.deciding.own_rows import UNREQUESTED, OwnRow, OwnRows
+from swarmbo.graph.factor_graph import grouped
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 from swarmbo.records import Traffic
+from swarmbo.steps import Steps
 from swarmbo.worlds.fields import news_of_measurements
 
-Out = TypeVar("Out")
-Learning = Generator[tuple[FusionExchange, ...], None, Out]  # yields due exchanges of beliefs
 
-
-class _SentRow(msgspec.Struct, frozen=True, array_like=True):
+class ReportedRow(msgspec.Struct, frozen=True, array_like=True):
     """Data of a query (by id) or attached evaluation (by index); ``order`` and ``has_ended`` are as in ``OwnRow``."""
 
     of: str | int
     order: int
-    measurement: MeasurementRecord | None
+    measurement: Measurement | None
     round: float | None = None
-    on_the_way: tuple[MeasurementRecord, ...] = ()
+    on_the_way: tuple[Measurement, ...] = ()
     has_ended: bool = False
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """Report of an agent: new measurements, and its offer or, if that is unchanged, the offer's checksum."""
 
-    rows: tuple[_SentRow, ...]
+    rows: tuple[ReportedRow, ...]
     offer: PackedOffer | int
 
 
-class Reported(NamedTuple):
-    """A measurement, and the agent that made it."""
-
-    agent: str
-    row: _SentRow
+Reported = tuple[str, ReportedRow]  # an agent, and its measurement
 
 
-def reported_rows(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
+def reported_rows(problem: Problem, agent: str, own: OwnRows) -> list[ReportedRow]:
     """Measurements among an agent's own data."""
     rows: list[tuple[str | int, OwnRow]] = [*own.by_query.items(), *enumerate(own.attached)]
     variables = problem.graph.variables_owned_by(agent)
     return [
-        Reported(agent, _SentRow(of, row.order, row.measurement(variables), row.round, row.on_the_way, row.has_ended))
+        ReportedRow(of, row.order, row.measurement(variables), row.round, row.on_the_way, row.has_ended)
         for of, row in rows
         if row.has_news
     ]
 
 
-def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Reported]]]:
+def in_order(
+    rows_by_agent: Mapping[str, Iterable[ReportedRow]], attached: Sequence[OwnRow]
+) -> list[tuple[str | int, tuple[Reported, ...]]]:
     """Measurements of all agents, by query or call of ``attach``, in the order of telling.
 
     The order is the mean of the agents' orders; with equal means, the earlier query comes first. Rows of one call of
     ``attach`` have one order, and the index of the first row is their key.
     """
     # all agents got the same calls of attach, so each knows the groups from its own rows
-    orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
-    for one in told:
-        key = one.row.of
-        groups.setdefault(key if isinstance(key, str) else orders.index(orders[key]), []).append(one)
+    orders = [row.order for row in attached]
+    reported = [(agent, row) for agent, rows in rows_by_agent.items() for row in rows]
+    keys = [row.of if isinstance(row.of, str) else orders.index(orders[row.of]) for _, row in reported]
 
-    def turn(item: tuple[str | int, list[Reported]]) -> tuple[float, int, int, str]:
+    def turn(item: tuple[str | int, tuple[Reported, ...]]) -> tuple[float, int, int, str]:
         of, group = item
-        mean = float(np.mean([one.row.order for one in group]))
+        mean = float(np.mean([row.order for _, row in group]))
         return (mean, 0, len(of), of) if isinstance(of, str) else (mean, 1, of, "")
 
-    return sorted(groups.items(), key=turn)
+    return sorted(grouped(zip(keys, reported, strict=True)).items(), key=turn)
 
 
 def news_of_group(problem: Problem, group: Iterable[Reported]) -> News:
     """News of the measurements of one round."""
-    found = dict[str, tuple[Measurement | None, tuple[Measurement, ...]]]()
-    for agent, own in group:
-        en_route = tuple(stop.measurement(agent) for stop in own.on_the_way)
-        found[agent] = None if own.measurement is None else own.measurement.measurement(agent), en_route
-    return news_of_measurements(problem, found)
+    return news_of_measurements(problem, {agent: (row.measurement, row.on_the_way) for agent, row in group})
 
 
 def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
     """Evaluations attached in one call, in the order of the call."""
-    rows = sorted(group, key=lambda one: one.row.of)
+    rows = sorted(group, key=lambda one: one[1].of)
     n, k = len(rows), len(problem.channels)
-    factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-    # every attached row has a measurement
-    measurements = [row.measurement.measurement(agent) for agent, row in rows if row.measurement is not None]
-    for row, measurement in enumerate(measurements):
-        column = problem.graph.place_of[measurement.agent]
-        factors[row, column], noise[row, 1 + column] = measurement.outcome, measurement.noise_std
-    X = np.array([problem.joint({measurement.agent: measurement.place}) for measurement in measurements])
-    rounds = np.array([measurement.round for _, measurement in rows], dtype=float)
+    X, factors, noise = np.empty((n, problem.domain.n_dims)), np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
+    for i, (agent, row) in enumerate(rows):
+        column, made = problem.graph.place_of[agent], row.measurement
+        assert made is not None  # every attached row has a measurement
+        X[i] = problem.joint({agent: np.array(made.place)})
+        factors[i, column], noise[i, 1 + column] = made.numbers
+    rounds = np.array([row.round for _, row in rows], dtype=float)
     return Dataset(X, np.full(n, np.nan), factors, None if np.isnan(rounds).any() else rounds, noise_std=noise)
 
 
@@ -127,7 +117,7 @@ class Reports:
         own = self.own
         if self.keeps_outcomes:
             own = OwnRows({query_id: row.masked() for query_id, row in own.by_query.items()})
-        rows = [one.row for one in reported_rows(self.problem, self.agent, own)]
+        rows = reported_rows(self.problem, self.agent, own)
         # common knowledge decides whether a checksum suffices: an agent that missed the last offer could not use it
         before = self.known_offers.get(self.agent)
         offer = before.checksum if before and self.offer == before else self.offer
@@ -135,21 +125,20 @@ class Reports:
 
     def merged(
         self, log: Logbook, learner: FieldLearner, received: Mapping[str, bytes]
-    ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
+    ) -> Steps[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(report, type=Report) for name, report in received.items()}
-        rows_by_agent = {name: [Reported(name, row) for row in report.rows] for name, report in reports.items()}
+        rows_by_agent = {name: reports[name].rows for name in log.problem.agents}
         # this agent's report may lack outcomes, but its own data have them
-        rows_by_agent |= {self.agent: reported_rows(self.problem, self.agent, self.own)}
-        told = [one for name in log.problem.agents for one in rows_by_agent[name]]
-        for of, group in in_order(told, self.own.attached):
+        rows_by_agent[self.agent] = tuple(reported_rows(self.problem, self.agent, self.own))
+        for of, group in in_order(rows_by_agent, self.own.attached):
             if isinstance(of, str):
-                has_ended = any(one.row.has_ended for one in group)
+                has_ended = any(row.has_ended for _, row in group)
                 news = news_of_group(log.problem, group)
                 log, asked = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
                 # fuse each group before learning the next one, as a team does: message losses are drawn per exchange
-                if due := learner.team_belief.take_messages().due:
+                if due := learner.team_belief.take_due():
                     yield due
             else:
                 data = data_of_group(log.problem, group)
@@ -195,10 +184,10 @@ class Unreported(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, own=self.own | told, rounds={**self.rounds, key: of_round})
 
-    def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
+    def new(self, problem: Problem) -> list[tuple[str | int, tuple[Reported, ...]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
-        told = [one for agent in problem.agents for one in reported_rows(problem, agent, self.of(agent))]
-        groups = in_order(told, self.of(problem.agents[0]).attached)
+        rows_by_agent = {agent: reported_rows(problem, agent, self.of(agent)) for agent in problem.agents}
+        groups = in_order(rows_by_agent, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 
     def after(self, log: Logbook) -> "Unreported":

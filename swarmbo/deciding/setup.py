@@ -30,12 +30,12 @@ from swarmbo.graph import BoxFunctions, FactorGraph, Links
 from swarmbo.kernels import load_kernels, spectral_frequencies, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, TeamKind, is_kind, name_of, settings_of
 from swarmbo.settings import Settings, name_hint
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults
 
-DEFAULT_KINDS: Mapping[Team, dict[Slot, str]] = {
+DEFAULT_KINDS: Mapping[TeamKind, dict[Slot, str]] = {
     FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
@@ -172,7 +172,7 @@ class Role:
                 raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
 
 
-ROLES: Mapping[tuple[Slot, Team], Role] = {
+ROLES: Mapping[tuple[Slot, TeamKind], Role] = {
     ("acquisition", FIELD): Role(
         "your subclass of swarmbo.ChainAcquisition with {}, or of swarmbo.Acquisition with {}",
         (ChainAcquisition.utility, Acquisition.local_problem),
@@ -189,7 +189,7 @@ ROLES: Mapping[tuple[Slot, Team], Role] = {
 }
 
 
-def part(slot: Slot, given: object, team: Team) -> Any:
+def part(slot: Slot, given: object, team: TeamKind) -> Any:
     """Make a part of a team from a user's argument: a Settings instance, a kind's name, a table, or an object of the
     user's own class. With ``"module:Class"`` as name or kind, the class is loaded, and made from the rest of a table.
     """
@@ -236,7 +236,7 @@ def check_draws(belief: JointBelief, acquisition: Acquisition, coordination: obj
         spectral_frequencies(np.random.default_rng(0), kernel, np.ones(1), 1)
 
 
-def check_ignored_settings(acquisition: Acquisition, team: Team) -> None:
+def check_ignored_settings(acquisition: Acquisition, team: TeamKind) -> None:
     """Refuse settings of an acquisition that have no effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:

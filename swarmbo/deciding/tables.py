@@ -93,7 +93,7 @@ def place_names(n_dims: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
-def _columns(read: Callable[[str], Column], problem: Problem, given: object, at: str) -> Float[np.ndarray, "t *k"]:
+def _columns(read: Callable[[str], Column], problem: Problem, given: object, at: str) -> Float[np.ndarray, " t *k"]:
     """Column of a given name or, for a function, one per factor from a table ``{factor: name}``."""
     if not isinstance(given, Mapping) or problem.is_field:
         return read(_text(given, at))
@@ -103,7 +103,7 @@ def _columns(read: Callable[[str], Column], problem: Problem, given: object, at:
     return np.column_stack([read(_text(named[factor], at)) for factor in problem.channels])
 
 
-def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
+def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, " t *k"]:
     """Totals, or a column for each factor, from columns with given or default names."""
     if outcomes is not None:
         return _columns(table.outcomes, problem, outcomes, "$.outcomes")

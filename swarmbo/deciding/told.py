@@ -216,7 +216,7 @@ class AgentInputs:
         if news is None:
             return None
         if self.problem.is_field:
-            return OwnRow.measured(order, self.problem, news.measurement(self.name, self.problem))
+            return OwnRow.measured(order, self.problem, self.name, news.measurement(self.name, self.problem))
         actual = self.problem.coded(news.point)
         return OwnRow.of_news(order, news, self.factors, {variable: actual[variable] for variable in own_values})
 
@@ -231,8 +231,8 @@ class AgentInputs:
             raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
         place = measured_place(self.problem, self.name, told.locations[self.name])
         _, noise = noise_of(told.noise_std, None, {self.name: y})
-        measurement = Measurement(self.name, place, y, noise.get(self.name, np.nan))
-        return OwnRow.measured(order, self.problem, measurement)
+        measurement = Measurement.of(place, y, noise.get(self.name, np.nan))
+        return OwnRow.measured(order, self.problem, self.name, measurement)
 
     def checked_attached(self, given: tables.Rows, present: int, order: int, *, takes_rounds: bool) -> list[OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
@@ -255,8 +255,8 @@ class AgentInputs:
         if query_id != UNREQUESTED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
-        measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
-        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+        measurement, stops = measurements_of(info, sent.get(self.name), self.problem.box)
+        return OwnRow.measured(order, self.problem, self.name, measurement, stops, has_ended=is_all)
 
     def checked_offer(
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool

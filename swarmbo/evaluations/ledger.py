@@ -438,7 +438,7 @@ def _plain_point(point: Mapping[str, Any]) -> dict[str, Any]:
     """Values of variables as JSON keeps them: choices as they are, numbers of other types as floats."""
     plain = values.exact(values.plain(point))
     for variable, value in plain.items():
-        if values.is_number(value) and not isinstance(value, bool | int | str):
+        if values.is_number(value) and not isinstance(value, bool | int | str | float):
             plain[variable] = values.reported_number(value)
     return plain
 

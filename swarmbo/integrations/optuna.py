@@ -155,7 +155,7 @@ class SwarmboSampler(AtomicObject, optuna.samplers.BaseSampler):
             group = next((group for group in self._teams if (group.study, group.space) == key), None)
             if group is None:
                 self._teams.append(group := _Group(self, study, space, self._limits))
-            return group.suggest(study, trial.number)
+            return group.suggest(study, trial)
 
     def before_trial(self, study: Any, trial: Any) -> None:
         """Pass the call on to the independent sampler."""
@@ -186,10 +186,17 @@ class _Group:
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
         self.known: set[int] = set()  # finished trials
 
-    def suggest(self, study: Any, number: int) -> dict[str, Any]:
-        if number not in self.pending:
+    def suggest(self, study: Any, trial: Any) -> dict[str, Any]:
+        if (number := trial.number) not in self.pending:
             self._learn(study, number)
             self.pending[number] = self.team.ask().id
+            fixed = trial.system_attrs.get("fixed_params", {})  # of an enqueued trial
+            if self.space.keys() & fixed.keys() and (point := self._point(self._params(number) | fixed)) is not None:
+                self.team.give_up(self.pending[number])
+                self.pending[number] = self.team.expect(point)
+        return self._params(number)
+
+    def _params(self, number: int) -> dict[str, Any]:
         point, types = self.team.pending[self.pending[number]], self.team.problem.variables
         return {name: of.to_external_repr(types[name].code(point[name])) for name, of in self.space.items()}
 

@@ -28,8 +28,7 @@ _f8 = _types.float64
 
 _LONGEST = 1024  # bytes of a position
 
-Place = Float[np.ndarray, " d"]
-Reach = Callable[[str, Place], Float[np.ndarray, "k d"]]
+Reach = Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "k d"]]
 
 
 def _message(name: str, **fields: Any) -> Any:
@@ -102,7 +101,7 @@ class Ros2Robots:
         self._arrived: queue.SimpleQueue[tuple[str, bytes | None, bytes | None]] = queue.SimpleQueue()
         self._latest: dict[str, bytes] = {}  # position of each robot that was not read yet
         self._lock = threading.Lock()
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, Float[np.ndarray, " d"]] = {}
         self._goals: dict[str, tuple[Query, float]] = {}  # the query, and the time at which it is given up
         topics = ("fix" if coordinates else "pose", "measurement")
         self._subscribers = [

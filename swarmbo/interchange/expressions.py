@@ -38,7 +38,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: lambda a, b: float(a) ** b if abs(b) > 64 else a**b,  # integers could become very long
+    ast.Pow: lambda a, b: a**b if abs(size := float(a) ** b) <= LARGEST else size,  # integers could become very long
 }
 _SIGNS: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {

@@ -139,23 +139,19 @@ def _regrets(truth: GroundTruth, places: Sequence[Sequence[float]]) -> Float[np.
     return regrets[np.isfinite(regrets)]
 
 
-def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round; NaN before the first score.
+def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Mean over all measurements so far of maximum minus true value, for each round; NaN before the first score.
 
     Measurements at reset and en route, which no method chose, do not count, nor do failed ones, nor those whose true
     value is not known.
     """
     totals = scores_of(records, "total_regret")
     sums = np.cumsum(np.where([record.round > 0 for record in records], np.nan_to_num(totals), 0.0))
-    return np.where(np.logical_or.accumulate(np.isfinite(totals)), sums, np.nan)
-
-
-def mean_regrets(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Cumulative regret divided by the number of measurements in it, for each round; NaN before the first."""
     scores = [record.score if record.round else None for record in records]
     asked = [sum(evaluation.measurement is not None for evaluation in record.asked) for record in records]
     counts = np.cumsum([0 if s is None else n - (s.unknown or 0) for n, s in zip(asked, scores, strict=True)])
-    return np.divide(cumulative_regret(records), counts, out=np.full(len(records), np.nan), where=counts > 0)
+    is_scored = np.logical_or.accumulate(np.isfinite(totals)) & (counts > 0)
+    return np.divide(sums, counts, out=np.full(len(records), np.nan), where=is_scored)
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:

@@ -21,14 +21,15 @@ from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
 _WIDTH = 7.4  # inches of a text column: a wider figure would be scaled down there, with its text
+_HIGHEST = 3.2  # inches of a map
 _BESIDE_WIDTH = 1.45  # inches: of the colour bar and of labels
 _FONT_SIZE = 8.0  # points
-_LONGEST = 16  # characters in a line of a name
+_LONGEST = 14  # characters in a line of a name
 _RESOLUTION = 72  # points along a map an inch or two wide
 _READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
-NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoint to rebuild it from"
+NO_VIEWS = " · no maps of what each agent believes: the run folder has no checkpoint to rebuild it from"
 
 
 def records_of(records: Records, agent: str) -> list[RoundRecord]:
@@ -76,11 +77,12 @@ def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings,
     """
     world.require_plane()
     panel = _AgentMaps(records, world.at(records[-1].round), settings, views)
-    side = min((_WIDTH - _BESIDE_WIDTH) / (len(panel.chosen) + 1), 2.2)
+    aspect, n_rows = maps.drawn_aspect(world), 1 if views is None else 2
+    side = min((_WIDTH - _BESIDE_WIDTH) / (len(panel.chosen) + 3 - n_rows), 2.2, _HIGHEST / aspect)
     has_truth = panel.pooled_error is not None
     headline = fill(_headline(records[-1].round, panel), 92)
     longest_name = max(map(len, panel.own_errors), default=0)
-    maps_height = 2 * (side * maps.drawn_aspect(world) + 0.75 + 0.15 * (longest_name // _LONGEST))
+    maps_height = n_rows * (side * aspect + 0.75 + 0.15 * (longest_name // _LONGEST))
     errors_height = 2.4 if longest_name <= _LONGEST else 3.5
     with style.applied():
         heights = [0.12 + 0.18 * (headline.count("\n") + 1), maps_height, *([errors_height] if has_truth else [])]
@@ -121,7 +123,8 @@ class _AgentMaps:
         return maps.limits_of([*values, *([] if self.world.values is None else [self.world.values])]) or (0.0, 0.0)
 
     def draw(self, figure: SubFigure) -> None:
-        grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits
+        n, limits, n_rows = len(self.chosen), self.limits, 1 if self.fused is None else 2
+        grid = figure.add_gridspec(n_rows, n + 3 - n_rows)
         panels: list[Axes] = []
         for column, agent in enumerate(self.chosen):
             ax = figure.add_subplot(grid[0, column])
@@ -132,9 +135,7 @@ class _AgentMaps:
                 below = figure.add_subplot(grid[1, column])
                 self._map(below, self.fused[agent], f"{agent}\nfused", self.fused_errors.get(agent), limits)
                 panels.append(below)
-        if self.fused is None and self.chosen:
-            style.write_message(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
-        pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
+        pooled, truth = figure.add_subplot(grid[0, n]), figure.add_subplot(grid[-1, -1])
         self._map(pooled, self.pooled, "all data\npooled", self.pooled_error, limits)
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
@@ -184,4 +185,4 @@ def _headline(last: int, shown: _AgentMaps) -> str:
     team = counted(n, style.role_of(list(shown.own_errors)))
     selection = "" if n == len(shown.chosen) else f" · maps of {len(shown.chosen)} of {team}, evenly picked"
     level = "" if shown.world.level is None else f" · line: level {shown.world.level:g} {shown.world.unit}".rstrip()
-    return f"round {last}{selection} · dots: measurements{level}"
+    return f"round {last}{selection} · dots: measurements{level}{NO_VIEWS if shown.fused is None else ''}"

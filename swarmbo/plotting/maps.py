@@ -177,7 +177,7 @@ def frame_map(ax: Axes, world: World, x_ticks: int | None = None) -> Axes:
     ax.grid(visible=False)
     x_ticks = x_ticks or (2 if height > 2 * width else 3 if high[0] >= 1e5 else 4)
     ax.xaxis.set_major_locator(MaxNLocator(x_ticks))
-    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_locator(MaxNLocator(5 if height > 0.4 * width else 3))
     if world.coordinates is not None:
         return _in_input(ax, world, world.coordinates, (min(x_ticks, 3), 3))
     unit = world.axis_unit

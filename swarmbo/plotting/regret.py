@@ -139,6 +139,9 @@ def regret_figure(records: Records, world: World) -> Figure:
         axes = figure.subplots(rows, len(panels) // rows, squeeze=False).ravel()
         for ax, draw in zip(axes, panels, strict=True):
             draw(ax)
+        if all(len(ax.get_legend_handles_labels()[0]) <= 2 for ax in axes):  # legends of one row
+            for ax in axes:
+                ax.set_title(ax.get_title(loc="left"), pad=26)
     return figure
 
 
@@ -201,7 +204,7 @@ def _finished(ax: Axes, rounds: np.ndarray, title: str, label: str) -> Axes:
     columns = 2 if len(ax.get_legend_handles_labels()[0]) <= 4 else 3
     spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
     ax.legend(loc="lower left", bbox_to_anchor=(-0.025, 0.995), ncols=columns, **spaces)
-    ax.set_title(title, pad=39)
+    ax.set_title(title, pad=39)  # above a legend of two rows
     ax.yaxis.get_offset_text().set(x=-0.03, ha="right")  # above the ticks, where no legend is
     ax.set_ylabel(label)
     style.rounds_axis(ax)

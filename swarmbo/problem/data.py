@@ -1,9 +1,11 @@
 """Evaluations and their outcomes, in one table for every kind of team."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -13,14 +15,30 @@ if TYPE_CHECKING:
 _FILLED: Any = None  # default of columns that ``Dataset`` fills
 
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Measurement of an agent in a field, en route or unrequested; NaN for a failed outcome, or an unknown noise."""
+def known(number: float) -> float | None:
+    """None for a failed outcome or an unknown noise."""
+    return float(number) if math.isfinite(number) else None
 
-    agent: str
-    place: Float[np.ndarray, " d"]
-    outcome: float
-    noise_std: float = np.nan
+
+class Measurement(msgspec.Struct, frozen=True, array_like=True):
+    """Measurement of an agent in a field, also in messages and states; None for a failed outcome or unknown noise."""
+
+    place: tuple[float, ...]
+    outcome: float | None
+    noise_std: float | None = None
+
+    @classmethod
+    def of(cls, place: Float[np.ndarray, " d"], outcome: float, noise_std: float) -> "Measurement":
+        """Make a measurement from numbers, NaN for a failed outcome or unknown noise."""
+        return cls(tuple(place.tolist()), known(outcome), known(noise_std))
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """Outcome and noise, NaN for a failed outcome or unknown noise."""
+        return (
+            math.nan if self.outcome is None else self.outcome,
+            math.nan if self.noise_std is None else self.noise_std,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +47,7 @@ class News:
 
     ``point`` is the actual one, physical, NaN for variables of agents without a part. Outcomes are NaN if failed,
     ``total`` is None if not given; noises are standard deviations, NaN or left out if unknown. Measurements en route
-    are grouped by agent, in the team's order.
+    have their agents, in the team's order.
     """
 
     point: Float[np.ndarray, " n"]
@@ -37,12 +55,12 @@ class News:
     factors: Mapping[str, float]
     total_noise: float = np.nan
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
-    on_the_way: tuple[Measurement, ...] = ()
+    on_the_way: tuple[tuple[str, Measurement], ...] = ()
 
     def measurement(self, agent: str, problem: "Problem") -> Measurement:
         """Measurement of an agent in a field whose outcome is in ``factors``."""
         place = self.point[problem.columns(agent)]
-        return Measurement(agent, place, self.factors[agent], self.noise.get(agent, np.nan))
+        return Measurement.of(place, self.factors[agent], self.noise.get(agent, np.nan))
 
     def of(self, channels: Collection[str]) -> "News":
         """News without outcomes and en-route measurements of other channels; the point stays."""
@@ -50,7 +68,7 @@ class News:
             self,
             factors={channel: y for channel, y in self.factors.items() if channel in channels},
             noise={channel: std for channel, std in self.noise.items() if channel in channels},
-            on_the_way=tuple(reading for reading in self.on_the_way if reading.agent in channels),
+            on_the_way=tuple(made for made in self.on_the_way if made[0] in channels),
         )
 
 
@@ -77,6 +95,7 @@ class Dataset:
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
         measured: Measured quantities (t, c) that have limits, NaN if unknown; None: there are none.
         query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations, as by default.
+        barred: Mask (t,) of evaluations around which no search is wanted; None: there are none.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -96,6 +115,7 @@ class Dataset:
     basis: Int[np.ndarray, " t"] | None = None
     query: Int[np.ndarray, " t"] = _FILLED
     measured: Float[np.ndarray, "t c"] | None = None
+    barred: Bool[np.ndarray, " t"] | None = None
 
     def __post_init__(self) -> None:
         t, cells = len(self.totals), self.factors.shape
@@ -145,8 +165,9 @@ class Dataset:
 
     @property
     def sums(self) -> Float[np.ndarray, " t"]:
-        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if neither is known."""
-        return np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
+        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``."""
+        sums = np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
+        return sums if self.barred is None else np.where(self.barred, np.nan, sums)
 
     def with_sums(self) -> "Dataset":
         """Add totals of rows with outcomes of all channels."""

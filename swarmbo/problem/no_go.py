@@ -236,9 +236,9 @@ class Limit:
     region: "Region"
     columns: Int[np.ndarray, " s"]
     bounds: Domain
-    margin: float = 0.01
-    bend: float = 0.01
-    steepness: float = 40.0
+    margin: float = 1e-4  # small, as maxima are on borders
+    bend: float = 3e-3  # wide enough for climbs along borders
+    steepness: float = 100.0  # moving points out may cost utility
 
     def allows(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of points of the unit cube that are outside of it, or on its border up to rounding errors."""

@@ -30,9 +30,6 @@ OutcomeMode = Literal["total", "per-factor"]
 _MOST_REGIONS = 1000
 _FEW, _COUNTED = 1_000, 100_000  # most allowed joint values of grids that are listed, and most that are looked at
 _PROJECTED = 64  # number of spread points that are moved to the nearest points that keep the constraints
-# penalty of constraints: a small margin, as maxima are on borders; a bend wide enough for climbs along them; steep, as
-# moving points out may cost utility
-_MARGIN, _BEND, _STEEP = 1e-4, 3e-3, 100.0
 _SPREAD = 4096  # points spread over the bounds, to find allowed points
 _GRAPH_KEYS = ("factors", "factor_owners", "variables", "variable_owners")
 _KIND_KEYS = ("structure", "is_field", "outcomes")
@@ -337,18 +334,12 @@ class Problem:
         values = self.named(point)
         return {agent: np.array([values[name] for name in names(agent)], dtype=object) for agent in there}
 
-    @property
-    def bounds(self) -> dict[str, tuple[float, float]]:
-        """(low, high) of every variable, in codes."""
-        pairs = zip(self.domain.low.tolist(), self.domain.high.tolist(), strict=True)
-        return dict(zip(self.graph.variables, pairs, strict=True))
-
     @cached_property
     def variables(self) -> dict[str, Variable]:
         """Type of every variable."""
-        if isinstance(self.domain, MixedDomain):
-            return dict(zip(self.graph.variables, self.domain.variables, strict=True))
-        return {variable: Real(low, high) for variable, (low, high) in self.bounds.items()}
+        low, high = self.domain.low.tolist(), self.domain.high.tolist()
+        types = self.domain.variables if isinstance(self.domain, MixedDomain) else map(Real, low, high)
+        return dict(zip(self.graph.variables, types, strict=True))
 
     @property
     def is_mixed(self) -> bool:
@@ -373,15 +364,12 @@ class Problem:
     def regions(self) -> tuple[Limit, ...]:
         """No-go regions and constraints, within the coordinates of ``box``."""
 
-        def limit(of: NoGoRegion | Known, names: Iterable[str] | None, **bend: float) -> Limit:
+        def limit(of: NoGoRegion | Known, names: Iterable[str] | None) -> Limit:
             columns = [*range(self.box.n_dims)] if names is None else [self.graph.column_of[name] for name in names]
-            return Limit(of, np.array(columns), self.box.part(columns), **bend)
+            return Limit(of, np.array(columns), self.box.part(columns))
 
         regions = [limit(region, region.variables) for region in self.no_go]
-        return (
-            *regions,
-            *(limit(one, one.scope, margin=_MARGIN, bend=_BEND, steepness=_STEEP) for one in self.constraints),
-        )
+        return (*regions, *(limit(one, one.scope) for one in self.constraints))
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, even outside of it."""
@@ -460,7 +448,7 @@ class Problem:
         if not self.has(place):
             name = self.graph.variables[column := self.domain.farthest(place)]
             raise ConfigError(f"got {float(place[column])}; wanted {self.variables[name].wanted}", at=f"{at}.{name}")
-        return self._rounded(place)
+        return self.domain.on_grid(np.clip(place, self.domain.low, self.domain.high))
 
     def codes(self, values: Sequence[object], at: str) -> list[float]:
         """Codes of values, in the order of the variables.
@@ -488,10 +476,6 @@ class Problem:
         if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
             raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
         return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
-
-    def _rounded(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
-        """Points without rounding errors at bounds and grids."""
-        return self.domain.on_grid(np.clip(X, self.domain.low, self.domain.high))
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
         """True if a joint point is in bounds and on grids, up to rounding errors."""
@@ -528,9 +512,7 @@ class Problem:
         Raises:
             ConfigError: If a point is not in bounds; it names the row.
         """
-        for row, place in enumerate(X):
-            self._checked(place, f"$.points[{row}]")
-        return self._rounded(X)
+        return np.array([self._checked(place, f"$.points[{row}]") for row, place in enumerate(X)]).reshape(X.shape)
 
     def in_box(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
         """Points of the unit cube in physical units, in bounds after rounding."""

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Acquisition, Decision, Situation, Straddle, TargetedVariance
-from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
 from swarmbo.acquisition.targeted_variance import keys_of, planning_places
 from swarmbo.baselines import Greedy
@@ -89,7 +88,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         planned = self.planned(situation, acquisition)
         return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
-    def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
+    def steps(self, situation: Situation, acquisition: Acquisition) -> Steps[Decision]:
         """Steps of a sequential choice one step ahead, for rounds without planned routes."""
         return Greedy().steps(situation, acquisition)
 

@@ -20,7 +20,7 @@ from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team, add_module_folders, is_user_code, load, source_file
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, TeamKind, add_module_folders, is_user_code, load, source_file
 from swarmbo.worlds.one_shot import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
@@ -51,7 +51,7 @@ def plug_in_ids() -> list[str]:
     return [name for name, entry in entries.items() if not entry.startswith("pettingzoo.")]
 
 
-def team_kind(environment: object, trust: bool = False) -> Team:
+def team_kind(environment: object, trust: bool = False) -> TeamKind:
     """Kind of team for an environment's table: a function's, if the class of its world has ``factor_graph``."""
     maker = environment_maker(environment.get("id") if isinstance(environment, Mapping) else None, trust)
     if inspect.isfunction(maker):  # its return annotation has the class

@@ -215,13 +215,11 @@ class RoundLog:
     def _infos(self, query: Query, outcomes: list[broker.Outcome]) -> dict[str, dict[str, object]] | None:
         """Reports of all agents of a query, if new outcomes complete it; else None."""
         if isinstance(world := self._world, FunctionWorld):
-            (outcome,), graph = outcomes, self._parts.team.graph
-            codes, whole = dict(zip(world.variables, world.place(outcome.point), strict=True)), dict[str, Any]()
-            for agent in world.agents:
-                place = [codes[variable] for variable in world.variables if world.variable_owners[variable] == agent]
+            (outcome,), graph, whole = outcomes, self._parts.team.graph, dict[str, Any]()
+            for agent, action in world.actions(outcome.point, world.agents).items():
                 factors = {f: outcome.factors.get(f) for f in graph.factors if graph.owner(f) == agent}
                 values = {"measurement": outcome.value} if world.outcomes == "total" else {"factors": factors}
-                whole[agent] = {"location": place, "noise_std": outcome.noise_std, **values}
+                whole[agent] = {"location": action, "noise_std": outcome.noise_std, **values}
             return whole
         infos = self._partial_infos.setdefault(query.id, {})
         for outcome in outcomes:

@@ -18,8 +18,6 @@ from swarmbo.transport.routes import Envelope, InProcessTransport, Routes
 if TYPE_CHECKING:
     import networkx as nx
 
-Span = tuple[Whole, Whole]
-
 
 class Cut(Settings, frozen=True):
     """Links that carry nothing for a while.
@@ -35,8 +33,8 @@ class Cut(Settings, frozen=True):
     """
 
     parts: tuple[tuple[str, ...], ...]
-    rounds: Span | None = None
-    steps: Span | None = None
+    rounds: tuple[Whole, Whole] | None = None
+    steps: tuple[Whole, Whole] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -144,7 +144,7 @@ class FieldWorld(World):
         """Measurements of a step; without a valid report, an agent with a target has failed, unless it abstained."""
         targets, problem = {} if sent is None else self.problem.places_of(sent), self.problem
         arguments = {agent: (step.infos.get(agent, {}), targets.get(agent), problem.box) for agent in problem.agents}
-        return news_of_measurements(problem, {agent: measurements_of(agent, *own) for agent, own in arguments.items()})
+        return news_of_measurements(problem, {agent: measurements_of(*own) for agent, own in arguments.items()})
 
 
 class WorldTravel:
@@ -174,19 +174,19 @@ class WorldTravel:
 
 
 def measurements_of(
-    agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
+    info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Measurement of one agent at its stop (NaN if it failed, None if absent), and those en route, by its info."""
+    """Measurement of one agent at its stop (None if absent), and those en route, by its info."""
     report = Report.of(info, box)
     stops = tuple(
-        Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
+        Measurement.of(stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
         for stop in report.on_the_way
         if stop.place is not None
     )
     if report.declined:
         return None, stops
     place = target if report.place is None else report.place  # without a reported location the requested one is assumed
-    return None if place is None else Measurement(agent, place, report.outcome, report.noise_std), stops
+    return None if place is None else Measurement.of(place, report.outcome, report.noise_std), stops
 
 
 def news_of_measurements(
@@ -194,7 +194,8 @@ def news_of_measurements(
 ) -> News:
     """News of a round for a team, from the results of ``measurements_of`` for its agents, in the problem's order."""
     measurements = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
-    place = problem.joint({agent: measurement.place for agent, measurement in measurements.items()})
-    outcomes = {agent: measurement.outcome for agent, measurement in measurements.items()}
-    noise = {agent: own.noise_std for agent, own in measurements.items() if not np.isnan(own.noise_std)}
-    return News(place, None, outcomes, noise=noise, on_the_way=tuple(stop for _, own in found.values() for stop in own))
+    place = problem.joint({agent: np.array(measurement.place) for agent, measurement in measurements.items()})
+    outcomes = {agent: own.numbers[0] for agent, own in measurements.items()}
+    noise = {agent: own.noise_std for agent, own in measurements.items() if own.noise_std is not None}
+    stops = tuple((agent, stop) for agent, (_, own) in found.items() for stop in own)
+    return News(place, None, outcomes, noise=noise, on_the_way=stops)

@@ -171,8 +171,7 @@ class ServedFunction(_Served):
     def factor_graph(self) -> dict[str, Any]:
         """The problem, as ``swarmbo.worlds.functions.FactorGraphSpec``."""
         told = {"bounds": self._bounds, "variable_owners": {name: name for name in self._bounds}}
-        owners = None if self._scopes is None else {factor: scope[0] for factor, scope in self._scopes.items()}
-        return {**told, "scopes": self._scopes, "owners": owners, "outcomes": self._outcomes}
+        return {**told, "scopes": self._scopes, "outcomes": self._outcomes}
 
 
 class ServedField(_Served):
@@ -200,7 +199,7 @@ class ServedField(_Served):
         unit: str = "",
         max_cycles: int | None = None,
     ) -> None:
-        super().__init__(name, unit, dict.fromkeys(agents, (low, high)))
+        super().__init__(name, unit, dict.fromkeys(values.distinct_names(agents, "agent", "$.agents"), (low, high)))
         self.max_cycles, self.task, self.level = max_cycles, task, level
 
 

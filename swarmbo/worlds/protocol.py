@@ -21,7 +21,6 @@ from swarmbo.spaces import Domain
 
 _LONGEST_FAILURE = 200  # characters of a failure message
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
-Places = Mapping[str, Float[np.ndarray, "k d"]]
 Positions = Mapping[str, Float[np.ndarray, " d"]]
 
 
@@ -131,7 +130,7 @@ class Offers:
     """
 
     agents: tuple[str, ...] | None = None
-    candidates: Places | None = None
+    candidates: Mapping[str, Float[np.ndarray, "k d"]] | None = None
     boxes: Mapping[str, Domain] = field(default_factory=dict[str, Domain])
     prices: Mapping[str, float] = field(default_factory=dict[str, float])
     standpoints: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])

@@ -110,7 +110,7 @@ def _number(y: Any) -> float:
 
 
 def _info(stop: Any) -> dict[str, Any]:
-    return {"location": stop.place, "measurement": stop.outcome, "noise_std": stop.noise}
+    return {"location": stop.place, "measurement": stop.outcome, "noise_std": stop.noise_std}
 
 
 def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator[Round]:

@@ -339,7 +339,7 @@ def test_errors_have_a_readable_length(tmp_path):
 def test_the_time_of_a_long_run_is_estimated_and_a_run_beyond_memory_refused(monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 5.0)
     short = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=2", "--set", "coordination.kind=random"])
-    assert re.search(r"a run takes (about|more than) \d+ (s|min)", short.stdout), short.output
+    assert re.search(r"its rounds take (about|more than) \d+ (s|min)", short.stdout), short.output
     long = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=100000"])
     line = assert_refused(long) if long.exit_code else long.stdout
     assert re.search(r"needs more memory than is available|takes (about|more than) [\d,]+ (days|years)", line)

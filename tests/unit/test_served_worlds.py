@@ -42,6 +42,18 @@ def test_served_environments_are_not_run(environment, tmp_path):
         run(scenario(environment), tmp_path)
 
 
+@pytest.mark.parametrize("agents", ["ada", ["ada", "ada"], {"ada": 1}, [], [1], 3])
+def test_agents_are_a_list_of_distinct_names(agents):
+    with pytest.raises(ConfigError, match=r"\$\.environment\.agents: got .*; wanted"):
+        assemble(scenario(FIELD, agents=agents), is_served=True)
+
+
+@pytest.mark.parametrize("scopes", [["x"], {"f": []}, {"f": 3}])
+def test_wrong_scopes_are_named(scopes):
+    with pytest.raises(ConfigError, match=r"scopes.*: got .*; wanted a (list|table)"):
+        assemble(scenario(FUNCTION, scopes=scopes), is_served=True)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"scopes": {"f": ["z"]}}, {"bounds": 3}, *({"bounds": {"x": pair}} for pair in ([2, 0], ["a", 1], []))]
 )

@@ -10,6 +10,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,14 @@ def nodes(is_read: Callable[[Path], bool] = bool) -> Iterator[ast.AST]:
 
 def code_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers and text of the comments, docstrings and messages of a module."""
-    with tokenize.open(path) as file:
-        for token in tokenize.generate_tokens(file.readline):
-            if token.type in (tokenize.COMMENT, tokenize.STRING):
-                yield from enumerate(token.string.splitlines(), start=token.start[0])
+    text = path.read_text(encoding="utf-8")
+    tokens = tokenize.generate_tokens(StringIO(text).readline)
+    found = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    # the tree has the texts of f-strings in every version of Python; tokens have them only before 3.12
+    constants = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    found += [(node.lineno, node.value) for node in constants if isinstance(node.value, str)]
+    for line, string in found:
+        yield from enumerate(string.splitlines(), start=line)
 
 
 def error_messages() -> Iterator[str]:
@@ -218,6 +223,7 @@ def test_comments_and_docstrings_have_no_unclear_phrases():
         ('"""The level; None without one."""', "None without one"),
         ("# least distance, in sides of the box", "in sides"),
         ("so_many = derivatives_by", ""),
+        ('text = f"{n} try in so many"', "so many"),
     ],
 )
 def test_unclear_phrases_are_found_in_comments_and_docstrings_only(line, shown, tmp_path):

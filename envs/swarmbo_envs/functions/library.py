@@ -40,10 +40,10 @@ def _one_or_blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
 _SHEKEL_B = np.array([0.1, 0.2, 0.2, 0.4, 0.4, 0.6, 0.3, 0.7, 0.5, 0.5])
 _SHEKEL_ROWS = [[4] * 4, [1] * 4, [8] * 4, [6] * 4, [3, 7] * 2, [2, 9] * 2, [5, 5, 3, 3], [8, 1] * 2, [6, 2] * 2]
 _SHEKEL_C = np.array([*_SHEKEL_ROWS, [7, 3.6] * 2])
-_SHEKEL_MAXIMA = {
-    5: (10.153199679, (4.00003715, 4.00013327, 4.00003715, 4.00013327)),
-    7: (10.402940567, (4.00057292, 4.00068937, 3.99948971, 3.99960615)),
-    10: (10.536409816, (4.00074657, 4.00059294, 3.99966335, 3.99950981)),
+_SHEKEL_ARGMAX = {
+    5: (4.00003715, 4.00013328, 4.00003715, 4.00013328),
+    7: (4.00057292, 4.00068937, 3.99948971, 3.99960616),
+    10: (4.00074653, 4.00059293, 3.99966340, 3.99950980),
 }
 
 
@@ -54,9 +54,9 @@ def _shekel(X: Points, m: int) -> Values:
 
 def shekel(m: int = 10) -> AdditiveFunction:
     """Shekel's foxholes in 4 variables, m = 5, 7 or 10 wells (here peaks); row 7 of its centres is (5, 5, 3, 3)."""
-    if m not in _SHEKEL_MAXIMA:
+    if m not in _SHEKEL_ARGMAX:
         raise ConfigError(f"got m = {m}; wanted 5, 7 or 10", at="$.environment.m")
-    maximum, argmax = _SHEKEL_MAXIMA[m]
+    maximum = float(_shekel(np.array([argmax := _SHEKEL_ARGMAX[m]]), m)[0])
     return _one_factor(f"Shekel-{m}", partial(_shekel, m=m), np.zeros(4), np.full(4, 10.0), argmax, maximum)
 
 
@@ -105,6 +105,8 @@ def _michalewicz(X: Points, i: int, steepness: int) -> Values:
 
 def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
     """Michalewicz: Σ_i sin(x_i) sin(i x_i² / π)^(2m), one factor per variable; its maximum is searched."""
+    if steepness < 1 or steepness % 1:
+        raise ConfigError(f"got {steepness}; wanted an integer >= 1", at="$.environment.steepness")
     terms: dict[str, Term] = {}
     argmax, maximum = np.zeros(n_variables), 0.0
     grid = np.linspace(0.0, np.pi, 20_001)
@@ -206,7 +208,7 @@ def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
     """
     if n_variables != 5:
         raise ConfigError(f"got {n_variables}; wanted 5", at="$.environment.n_variables")
-    c = 0.57669768
+    c = 0.5766656274118777
     argmax = np.array([1.0, 1.0, c, c, c])
     return _one_factor("positive Ackley-5", _ackley, np.zeros(5), np.ones(5), argmax, float(_ackley(argmax[None])[0]))
 
@@ -275,6 +277,8 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
     if name in _SEEDED:
         settings = {"seed": seed, **settings}
     try:
+        if (n := settings.get("n_variables", 1)) < 1:
+            raise ConfigError(f"got {n}; wanted an integer >= 1", at="$.environment.n_variables")
         function = makers[name](**settings)
     except TypeError as error:
         raise ConfigError(f"{name} does not take these settings: {error}", at="$.environment") from error

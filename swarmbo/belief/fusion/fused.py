@@ -1,7 +1,7 @@
 """Local beliefs of a team, one for each agent."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +17,14 @@ from swarmbo.belief.fusion.measurement_flooding import FailureFlooding, Measurem
 from swarmbo.belief.fusion.proposal import FusedSettings, FusionMethod, Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import standardisation
 from swarmbo.belief.gp.spatial import Delegating, PlaceBelief, Views, checked_noise, checked_outcomes, checked_places
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links, distinct_names, known_names
 from swarmbo.errors import StateVersionError
+from swarmbo.graph.factor_graph import grouped
+from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Neglected, Traffic, by_name
 from swarmbo.spaces import Domain
 from swarmbo.transport import Carrying, Faults, FaultyTransport, InProcess
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 _VERSION = 4  # 4: agents by their index, not by name
 _FAULTLESS = InProcess()
+ByAgent = Sequence[tuple[str, Measurement]]  # measurements with their agents
+Rows = Float[np.ndarray, "n c"]  # physical locations; with a time axis, the last column is the round
+KnownLocations = tuple[Rows, Rows, TimeCorrelation | None]  # of successes, of failures; correlation in time
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
@@ -140,6 +145,44 @@ class FusedBelief(Delegating):
             self.link_report = replace(summed, silent=tuple(name for name in self.names if name not in present))
         return self.sent
 
+    def learned(self, measurements: ByAgent, links: "nx.Graph[str] | None", *, asked: int, now: int) -> "FusedBelief":
+        """Beliefs at round ``now``, in which each local agent learned in place its own measurements of round ``asked``,
+        failures included.
+        """
+        outcomes, failed, noise_variances = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for agent, measured in grouped(one for one in measurements if one[0] in self.agents).items():
+            succeeded = [one for one in measured if one.outcome is not None]
+            failed_places = [one.place for one in measured if one.outcome is None]
+            if succeeded:
+                outcomes[agent] = np.array([one.place for one in succeeded]), [one.outcome for one in succeeded]
+                noise_variances[agent] = np.array([one.numbers[1] ** 2 for one in succeeded])
+            if failed_places:
+                failed[agent] = np.array(failed_places)
+        # the time kernel uses the round of the request, not the present round
+        belief = self.at(asked)
+        belief.learn(outcomes, links, failed, noise_variances, now, later=not belief.has_faults)
+        return belief.at(now)
+
+    def attached(
+        self, agent: str, X: Rows, y: Float[np.ndarray, " n"], failed: Rows, noise_std: Float[np.ndarray, " n"]
+    ) -> "FusedBelief":
+        """Give a local agent its unrequested measurements, in place; remote agents send theirs in the next fusion."""
+        if agent in self.agents:
+            self.give(agent, X, y, noise_std**2)
+            self.give_failures(agent, failed)
+            self.propose_if_due(agent)
+        return self
+
+    def take_due(self) -> tuple[FusionExchange, ...]:
+        """Exchanges that are due, each returned only once: the caller runs them."""
+        # taken once: a second caller must not fuse the same measurements again
+        due, self.due = self.due, ()
+        return due
+
+    def fitted(self, seed: int) -> "FusedBelief":
+        """Itself: agents fit during fusion."""
+        return self
+
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
         """Medium with losses; the losses of a link do not depend on other links."""
         drawn = int(stream(self.seed, *purposes, occasion=self._n_exchanges).integers(2**63))
@@ -149,6 +192,11 @@ class FusedBelief(Delegating):
             faults = replace(self._transport.after(round, self.names), loss=1.0 - survives)
             return faults.open(self.names, links, seed=drawn, round=round)
         return faults.open(self.names, links)
+
+    @property
+    def belief(self) -> "FusedBelief":
+        """Itself: users see the beliefs of all local agents."""
+        return self
 
     @property
     def has_faults(self) -> bool:
@@ -180,22 +228,30 @@ class FusedBelief(Delegating):
         places = self._points(X)
         self.failures[agent].measure(places, np.zeros(len(places)))
 
-    def with_own_data(
-        self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
-    ) -> "FusedBelief":
-        """Copy in which an agent has all its measurements: round, location, outcome (NaN if failed), noise std."""
+    def with_own_data(self, agent: str, told: Sequence[tuple[int, Measurement]]) -> "FusedBelief":
+        """Copy in which a returning agent has all its measurements, given with their rounds."""
         other = self.copied()
-        good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
-        bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_measurements :]
-        for asked, place, outcome, std in good:
-            other.at(asked).give(agent, [place], [outcome], math.nan if std is None else std**2)
-        for asked, place, *_ in bad:
-            other.at(asked).give_failures(agent, [place])
+        good = [one for one in told if one[1].outcome is not None][other.agents[agent].n_measurements :]
+        bad = [one for one in told if one[1].outcome is None][other.failures[agent].n_measurements :]
+        for asked, one in good:
+            outcome, std = one.numbers
+            other.at(asked).give(agent, [one.place], [outcome], std**2)
+        for asked, failed in bad:
+            other.at(asked).give_failures(agent, [failed.place])
         return other
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Locations of the successful measurements that an agent knows individually, and of known failures."""
         return self._known_outcomes(agent)[0], self.failures[agent].known.X
+
+    def known_locations(self, agents: Iterable[str], failed: Rows) -> dict[str, KnownLocations]:
+        """Locations of successes and failures that have reached each local agent, and their correlation in time."""
+        at_hand = {agent: self.agents[agent] for agent in agents if agent in self.agents}
+        return {a: (*self.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
+
+    def agents_without_scale(self, prices: Mapping[str, float]) -> set[str]:
+        """Local agents with a price whose known outcomes do not differ, and whose belief has no scale yet."""
+        return {agent for agent in prices.keys() & self.agents.keys() if not self.shows_scale(agent)}
 
     def shows_scale(self, agent: str) -> bool:
         """True if an agent's proposal has the outcomes' unit, or if the outcomes that the agent knows differ."""

@@ -18,8 +18,8 @@ Vector = Float[np.ndarray, " n"]
 
 
 def solve_lower(
-    L: Square, B: Float[np.ndarray, "n *m"], *, transposed: bool = False, in_place: bool = False
-) -> Float[np.ndarray, "n *m"]:
+    L: Square, B: Float[np.ndarray, " n *m"], *, transposed: bool = False, in_place: bool = False
+) -> Float[np.ndarray, " n *m"]:
     """L⁻¹ B, or L⁻ᵀ B, fastest with L in Fortran order; ``in_place`` may overwrite a B in Fortran order."""
     if B.size == 0:
         return np.zeros_like(B)

@@ -147,7 +147,6 @@ class Conditioned:
 
 
 Rows = Int[np.ndarray, " r"] | slice  # a slice copies nothing
-Covariances = Float[np.ndarray, "r c"]
 
 
 class Term(NamedTuple):
@@ -191,18 +190,18 @@ class JointPosterior:
         var = scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0)
         return cls(mean, var, stacked, tuple(terms), scale)
 
-    def cov(self, rows: Rows, cols: Rows) -> Covariances:
+    def cov(self, rows: Rows, cols: Rows) -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances between two subsets; for a point and itself, ``var`` up to rounding."""
         covariances = self._covariances(rows, [term.at[cols] for term in self.terms], _columns(self.V, cols))
         return covariances if self.factor is None else covariances * self.factor[rows, None] * self.factor[cols]
 
-    def cross(self, rows: Rows, other: "JointPosterior") -> Covariances:
+    def cross(self, rows: Rows, other: "JointPosterior") -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances of some points with all points of another posterior of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
         self, rows: Rows, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
-    ) -> Covariances:
+    ) -> Float[np.ndarray, "r c"]:
         priors = [term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
         prior = reduce(np.add, priors)
         prior -= _columns(self.V, rows).T @ V  # in place, as the matrix may be large

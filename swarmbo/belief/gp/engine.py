@@ -42,6 +42,7 @@ class ChannelGP(SpatialGP):
 
     Each posterior extends the one before: ``base`` (first data), ``_on_data`` (all data), ``_conditioned`` (data and
     pending points). A belief passes the second on as ``base``, and the third as ``given``; None if it has none.
+    ``barred`` marks points that may not be incumbents; None if there are none.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -58,6 +59,7 @@ class ChannelGP(SpatialGP):
     outcomes: Outcomes
     base: Conditioned | None = None
     given: Conditioned | None = None
+    barred: Bool[np.ndarray, " t"] | None = None
 
     def __post_init__(self) -> None:
         if self.outcomes not in get_args(Outcomes):
@@ -125,6 +127,11 @@ class ChannelGP(SpatialGP):
         known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
         known.flags.writeable = False  # all callers get this one array
         return known
+
+    @property
+    def eligible(self) -> Bool[np.ndarray, " t"]:
+        """Mask of known points that may be incumbents."""
+        return self.known if self.barred is None else self.known & ~self.barred
 
     @property
     def n_pending(self) -> int:
@@ -215,7 +222,7 @@ class ChannelGP(SpatialGP):
     ) -> Self:
         """Belief with more outcomes, already checked; it extends the factorisation, and drops pending points."""
         new = {"points": points, "totals": totals, "factors": factors, "noise": noise, "rounds": rounds}
-        return self._with(**self._appended(new), base=self._next_base, **self._none_pending, **changes)
+        return self._with(**self._appended(new), base=self._next_base, barred=None, **self._none_pending, **changes)
 
     def _appended(self, new: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([getattr(self, name), rows]) for name, rows in new.items()}
@@ -251,6 +258,10 @@ class ChannelGP(SpatialGP):
             return self
         given = self._next_given
         return self._with(now=float(now), base=self._next_base, given=None if given is None else given.at(float(now)))
+
+    def barring(self, barred: Bool[np.ndarray, " t"]) -> Self:
+        """Belief with the same data, in which these points may not be incumbents."""
+        return self._with(barred=barred, base=self._next_base, given=self._next_given)
 
     def log_evidence(self) -> float:
         """Log density of the standardised outcomes at the present hyper-parameters; 0 without data.

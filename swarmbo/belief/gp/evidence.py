@@ -34,7 +34,6 @@ _WORK, _OUT = types.float64[:, ::1], types.float64[::1]
 _CACHED_PAIRS = 2**17  # number of factors' covariances that, with their slopes, stay in a core's cache between passes
 _GROUPS = 8  # largest number of groups of factors with common hyper-parameters: each stores two numbers per pair
 Vector = Float[np.ndarray, " t"]
-Points = Float[np.ndarray, "t n"]
 Holds = Float[np.ndarray, "k t"]  # 1 for each outcome that a factor contributes to
 PerFactor = Float[np.ndarray, " k"]
 Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
@@ -174,7 +173,7 @@ def put_derivatives(
 
 
 def covariances(
-    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], U: Points, holds: Holds
+    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], U: Float[np.ndarray, "t n"], holds: Holds
 ) -> Float[np.ndarray, "t t"]:
     """Prior covariances of outcomes without noise, for equal scales, swarmbo's own kernels, and no time axis."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)

@@ -15,7 +15,6 @@ from swarmbo.graph.factor_graph import grouped
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
-Padded = Float[np.ndarray, "k T"]
 _AT_ONCE = 64  # latents whose points are gathered together
 
 
@@ -175,7 +174,7 @@ def _given(
     hyper: AdditiveHyperparameters,
     latents: Int[np.ndarray, " g"],
     Z: Float[np.ndarray, "g T a"],
-    rounds: Padded,
+    rounds: Float[np.ndarray, "k T"],
     first: int,
 ) -> Float[np.ndarray, "g _n T"]:
     """Correlations (g, n, T) of observations ``first``, ``first + 1``, … with all, for kernels of code ``GIVEN``."""

@@ -96,7 +96,7 @@ def _summed(b: Float[np.ndarray, " t"]) -> float:
 
 
 @inner(fastmath=LANES)
-def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
+def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, " t"], out: Float[np.ndarray, " t"]) -> None:
     """Put -A b into ``out``, for a symmetric matrix A whose lower triangle is known."""
     t = len(b)
     out[:] = 0.0

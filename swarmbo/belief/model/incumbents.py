@@ -48,10 +48,10 @@ def means_at_pending(belief: AdditiveGP, factors: Sequence[str]) -> Float[np.nda
 
 def masked_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
     """Columns of a part's variables, and means (t,) of its sum, -inf at points without outcomes of the part."""
-    own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.known
+    own, seen = [belief.graph.place_of[factor] for factor in part.factors], belief.eligible
     if not belief.is_coupled:
         # points with outcomes of all the part's factors; if none, points with any: the part's agents know these
-        complete = np.isfinite(belief.factors[:, own]).all(axis=1)
+        complete = np.isfinite(belief.factors[:, own]).all(axis=1) & seen
         seen = complete if complete.any() or len(own) == 1 else seen
     return _columns(belief, part), np.where(seen, mean, -np.inf)
 

@@ -45,7 +45,6 @@ class JointSituation:
     pending_rounds: Float[np.ndarray, " p"] | None = None  # round of each pending query; None if unknown
     n_batched: int = 0  # number of pending points that were chosen from the same evaluations as the next point
     n_foreign: int = 0  # number of points in ``pending`` that no method chose: of the initial design, or from `expect`
-    failed: Bool[np.ndarray, "t k"] | None = None  # failed outcomes; the whole row if an evaluation failed as a whole
     regions: tuple[Limit, ...] = ()  # no-go regions and known constraints
     # limits on measured quantities; the history contains their values
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])

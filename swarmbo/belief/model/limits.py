@@ -161,18 +161,17 @@ def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[
     return now if limits and now.any() and optimistic_stds(situation) is None else kept
 
 
-def without_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
-    """History without the outcomes of infeasible evaluations that are at least as high as the best feasible one.
+def barring_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
+    """History that bars infeasible evaluations with outcomes at least as high as the best feasible one.
 
     Evaluations of ``least_violating`` count as feasible. A search around a better, infeasible point might never leave
-    the region of violations. Without a sum, known outcomes are dropped if a measured quantity breaks its limit further.
+    the region of violations. Without a sum, evaluations are barred if a measured quantity breaks its limit further.
     Evaluations before the first that keeps all limits count neither for nor against a method, like an initial design.
     """
     kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
     over = _violations(history, ranges)
     least = max(over[kept].min(initial=np.inf), _UNKNOWN)
-    gone = ~kept & np.where(np.isfinite(sums), sums >= sums[kept].max(initial=-np.inf), over > least)
+    barred = ~kept & np.where(np.isfinite(sums), sums >= sums[kept].max(initial=-np.inf), over > least)
     if chosen is not None:
         chosen = chosen & np.logical_or.accumulate((over == 0.0) | (kept & (over <= _UNKNOWN)))
-    totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
-    return replace(history, totals=totals, factors=factors, chosen=chosen)
+    return replace(history, barred=barred if barred.any() else None, chosen=chosen)

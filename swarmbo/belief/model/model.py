@@ -111,6 +111,12 @@ class Model:
         """Values of factors at evaluated points, if they differ from the belief's; else None."""
         return None
 
+    def barring(self, barred: Bool[np.ndarray, " t"]) -> "Model":
+        """Model in which these evaluations may not be incumbents."""
+        belief = self.belief.barring(barred[len(barred) - len(self.belief.X) :])  # without those that are set aside
+        splits = {factor: split.barring(barred) for factor, split in self.splits.items()}
+        return replace(self, belief=belief, splits=splits, complete=self.complete and self.complete.barring(barred))
+
     def incumbent(self) -> Float[np.ndarray, " n"]:
         """Evaluated point with the largest posterior mean, in the unit cube; see ``incumbents.incumbent``."""
         point = incumbent(self.belief, self.factor_means())
@@ -170,8 +176,8 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
     return belief.condition_on_pending(out.points, out.rounds, awaited)
 
 
-def _transformed(forms: tuple[Form, ...]) -> list[Form]:
-    return [form for form in forms if form.warp != "none" or form.kernel]
+def _transformed(forms: tuple[Form, ...]) -> tuple[Form, ...]:
+    return forms if any(form.warp != "none" or form.kernel for form in forms) else ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -256,14 +262,14 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
 
-    def of_all(mask: Bool[np.ndarray, "t k"] | None) -> Bool[np.ndarray, "t m"] | None:
+    def of_all(mask: Bool[np.ndarray, "t k"]) -> Bool[np.ndarray, "t m"]:
         """Mask (t, m) that is True for all learned factors in rows where it is True for any of the team's factors."""
-        return None if mask is None else np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+        return np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
 
     noise = np.column_stack([history.known_noise[:, 0], unknown])
     masks = {"awaited": of_all(history.awaited), "taken": of_all(history.taken)}
     told = replace(history, factors=unknown, noise_std=noise, **masks)
-    return replace(situation, graph=graph, history=told, structure="learned", failed=of_all(situation.failed))
+    return replace(situation, graph=graph, history=told, structure="learned")
 
 
 def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:

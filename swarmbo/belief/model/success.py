@@ -242,10 +242,9 @@ _N_RANDOM = 256  # random points searched if nothing has succeeded
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
     """Requirements from past failures: one if evaluations failed as a whole, one per factor that failed otherwise."""
-    failed = situation.failed
-    if failed is None or not failed.any():
+    history, graph, failed = situation.history, situation.graph, situation.history.failed
+    if not failed.any():
         return ()
-    history, graph = situation.history, situation.graph
     known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
     whole, some = np.asarray(failed.all(axis=1)), np.asarray(failed.any(axis=1))
     told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []

@@ -257,10 +257,12 @@ class _Data:
         tried, beliefs, evidences = self._tried()
         best = evidences.argmax(axis=0).tolist()
         forms = tuple(tried[i] for i in best)
-        i_plain = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
-        warps, plain = self.fitted(forms), beliefs[i_plain].hyperparameters
+        warps, plain = self.fitted(forms), None
+        if is_one:
+            i = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
+            plain = Candidate(tried[i], beliefs[i].hyperparameters, n)
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
-        can_split = is_all and not is_small_and_noisy(plain)
+        can_split = is_all and not (plain and is_small_and_noisy(plain.hyperparameters))
         splits, leads = self._leading_sums(evidences.max(axis=0)) if can_split else ({}, {})
         is_alone = is_one and not splits
         belief = self.whole(warps, forms, splits, is_alone=is_alone)
@@ -268,15 +270,15 @@ class _Data:
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
         whole, candidates = Candidate(forms[0], hyperparameters, n), ()
-        if is_alone:
-            is_early = belief.n_data < MANY_FROM * max(2, belief.domain.n_dims)
-            similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
-            if best != [i_plain] and evidences[best[0], 0] < evidences[i_plain, 0] + similar:
-                candidates = (whole, Candidate(tried[i_plain], plain, n))
-        elif is_one:
+        if plain and splits:
             (split,), (lead,) = splits.values(), leads.values()
             if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
                 candidates = (Candidate(Form(grouping="split"), split.hyperparameters, n), whole)
+        elif plain and forms[0] != plain.form:
+            is_early = belief.n_data < MANY_FROM * max(2, belief.domain.n_dims)
+            similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
+            if evidences[best[0], 0] < evidences[tried.index(plain.form), 0] + similar:
+                candidates = (whole, plain)
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
@@ -284,7 +286,7 @@ class _Data:
             forms=forms,
             splits={factor: split.hyperparameters for factor, split in splits.items()},
             candidates=candidates,
-            plain_noise=plain.noise_variances[0] if is_one else 1.0,
+            plain_noise=plain.hyperparameters.noise_variances[0] if plain else 1.0,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 

@@ -905,9 +905,9 @@ def test_evaluations_that_are_set_aside_stay_so_whatever_is_learned_later(situat
 
 def test_evaluations_that_are_set_aside_are_still_recommended(situation_of) -> None:
     situation = stalled(situation_of)
-    before = Auto().learn(first_of(situation, 16), BELIEF, None)
+    before = model = Auto().learn(first_of(situation, 16), BELIEF, None)
     for t in (17, 20, 25):
-        model = Auto().learn(first_of(situation, t), BELIEF, before.learned if t == 17 else model.learned)
+        model = Auto().learn(first_of(situation, t), BELIEF, model.learned)
         assert model.belief.n_data == t - 17
         assert model.complete.belief.n_data == t
         assert model.complete.belief.hyperparameters.lengthscales == before.belief.hyperparameters.lengthscales

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, chain_acquisition
-from swarmbo.acquisition.by_view import greedy_picks, run_steps
+from swarmbo.acquisition.by_view import at_once, greedy_picks
 from swarmbo.acquisition.chain import IN_SIGHT, nearest, relevant_places
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
@@ -40,7 +40,7 @@ def one_by_one(now: Situation, rule: DBGPUCB) -> dict[str, list[float]]:
 @pytest.mark.parametrize("robots", [1, 7, 40, IN_SIGHT + 1])
 def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int) -> None:
     now, rule = situation(robots, 20.0), DBGPUCB()
-    chosen, _ = run_steps(greedy_picks(now, rule.alone(now)))
+    chosen, _ = at_once(greedy_picks(now, rule.alone(now)))
     assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now, rule)
 
 
@@ -90,7 +90,7 @@ def test_choices_beyond_the_nearest_have_almost_no_effect(rule: DBGPUCB) -> None
     Standard deviations are accurate to one percent if robots spread, and to about two percent if they are close.
     """
     now = situation(120, 12.0)
-    choices = {agent: place.tolist() for agent, place in run_steps(greedy_picks(now, rule.alone(now)))[0].items()}
+    choices = {agent: place.tolist() for agent, place in at_once(greedy_picks(now, rule.alone(now)))[0].items()}
     assert choices == one_by_one(now, rule)
     chosen = np.array(list(choices.values()))
     assert len(np.unique(chosen, axis=0)) == 120
@@ -146,7 +146,7 @@ def test_distant_choices_among_many_are_left_out_with_almost_no_effect() -> None
     learned = now.belief
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
     now = replace(now, belief=replace(learned, hyperparameters=short))
-    chosen = np.array(list(run_steps(greedy_picks(now, DBGPUCB().alone(now)))[0].values()))
+    chosen = np.array(list(at_once(greedy_picks(now, DBGPUCB().alone(now)))[0].values()))
     belief, left_out = AtPlaces.of(now.belief, SITES), 0
     whole = belief.condition_on_pending(chosen)
     for agent in now.movers:

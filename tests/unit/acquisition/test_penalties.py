@@ -72,9 +72,9 @@ def test_without_a_failure_nothing_is_required() -> None:
     assert requirements(situation_of(team)) == ()
     query = team.ask()
     team.tell(query, {"f": 0.1})
-    assert not situation_of(team).failed.any()  # g is still pending
+    assert not situation_of(team).history.failed.any()  # g is still pending
     team.tell(query, {"g": None})
-    assert situation_of(team).failed.tolist()[-1] == [False, True]
+    assert situation_of(team).history.failed.tolist()[-1] == [False, True]
 
 
 @pytest.mark.parametrize("kind", ["dec-hbo", "dumbo", "thompson", "expected-improvement", "auto"])

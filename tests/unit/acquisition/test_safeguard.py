@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.acquisition import DBGPUCB, ChainAcquisition, Information, LocalUtility, Situation, Straddle
-from swarmbo.acquisition.by_view import run_steps
+from swarmbo.acquisition.by_view import at_once
 from swarmbo.acquisition.chain import IN_SIGHT, chains
 from swarmbo.acquisition.chain_acquisition import local_acquisition
 from swarmbo.acquisition.local_problem import _Check
@@ -165,7 +165,7 @@ def test_shortlists_contain_the_places_of_greedy_whose_batch_has_a_value(rule):
         problem, greedy = rule.local_problem(now), Greedy().decide(now, rule).points
         if problem is None or len(greedy) < len(now.movers):
             continue
-        value = run_steps(problem.value_steps(now, greedy))
+        value = at_once(problem.value_steps(now, greedy))
         assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
 
 
@@ -180,7 +180,7 @@ def test_a_report_has_the_gap_between_the_decision_and_the_best_agreement():
         for name, batch in (("agreed", agreed), ("in turn", greedy)):
             if all((decision.points[agent] == batch[agent]).all() for agent in now.agents):
                 decided.add(name)
-                assert decision.report.value == pytest.approx(run_steps(problem.value_steps(now, batch)))
+                assert decision.report.value == pytest.approx(at_once(problem.value_steps(now, batch)))
         assert decision.report.gap == pytest.approx(best.value - decision.report.value)
     assert decided == {"agreed", "in turn"}
 
@@ -201,7 +201,7 @@ def test_an_infeasible_result_of_max_sum_is_replaced_by_sequential_choices():
     decision = decide(now, DBGPUCB(), FirstOfAll(), InProcess())
     assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)
     assert (decision.report.status, decision.report.violated) == ("sequential", ())
-    assert decision.report.value == pytest.approx(run_steps(problem.value_steps(now, greedy)))
+    assert decision.report.value == pytest.approx(at_once(problem.value_steps(now, greedy)))
 
 
 def test_neighbours_measure_with_their_sensors_noise():

@@ -29,16 +29,16 @@ OUTCOMES = st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(np.nan)), max_si
     ],
 )
 def test_the_side_doubles_after_gains_and_halves_after_failures(outcomes, side) -> None:
-    assert TrustRegion(smallest=0.1).side(np.array(outcomes), 1) == pytest.approx(side)
+    assert TrustRegion(smallest=0.1).state(np.array(outcomes), 1).side == pytest.approx(side)
 
 
 @given(OUTCOMES, st.integers(0, 10), st.floats(0.01, 50.0), st.floats(-10.0, 10.0))
 def test_the_side_depends_on_the_order_of_outcomes_only(outcomes, n_initial, scale, shift) -> None:
     y, box = np.round(np.array(outcomes, dtype=float), 2), TrustRegion()
-    side = box.side(y, n_initial)
+    side = box.state(y, n_initial).side
     assert box.smallest <= side <= 1.0
     assert np.log2(side / box.initial) == round(np.log2(side / box.initial)) or side == 1.0 or side == box.smallest
-    assert box.side(np.exp(0.1 * scale * y / 50.0) + shift, n_initial) == side
+    assert box.state(np.exp(0.1 * scale * y / 50.0) + shift, n_initial).side == side
 
 
 def test_points_outside_the_box_do_not_count_as_steps_but_may_move_it() -> None:
@@ -84,7 +84,7 @@ def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_gains() -> N
 def test_idle_steps_do_not_decrease_if_a_larger_gain_is_required(outcomes, n_initial, gain) -> None:
     y, box = np.array([0.0, *outcomes]), TrustRegion()
     loose, strict = (box.state(y, n_initial, gain=g) for g in (0.0, gain))
-    assert loose.side == strict.side == box.side(y, n_initial)
+    assert loose.side == strict.side == box.state(y, n_initial).side
     assert loose.idle <= strict.idle <= max(0, len(y) - n_initial)
 
 
@@ -92,8 +92,8 @@ def test_idle_steps_do_not_decrease_if_a_larger_gain_is_required(outcomes, n_ini
 def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, n_initial, n_more, seed) -> None:
     y, rng, box = np.round(np.array([0.0, *outcomes]), 1), np.random.default_rng(seed), TrustRegion(initial=0.1)
     inside = np.full((len(y), 2), 0.5)
-    side = box.side(y, n_initial)
-    assert box.state(y, n_initial, places=inside).side == (side if n_initial else box.side(y, 1))
+    side = box.state(y, n_initial).side
+    assert box.state(y, n_initial, places=inside).side == (side if n_initial else box.state(y, 1).side)
     at = np.sort(rng.integers(max(n_initial, 1), max(n_initial, len(y)) + 1, n_more)).clip(max=len(y))
     more, outside = np.insert(y, at, -1e3), np.insert(inside, at, 9.0, axis=0)
     moved, same = box.state(more, n_initial, places=outside), box.state(y, n_initial, places=inside)
@@ -148,7 +148,7 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     failed = np.insert(y, design + np.array(sorted(place % (len(y) - 1) for place in places), dtype=int), np.nan)
     due = [Restarts(after=3).is_due(told, since=0, start=2, patience=1) for told in (y, failed)]
     assert due[0] == due[1]
-    assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
+    assert TrustRegion().state(y, 2).side == TrustRegion().state(failed, 2).side
 
 
 def test_a_batch_without_gain_is_one_failure_and_a_batch_with_a_gain_is_one_success() -> None:
@@ -157,7 +157,7 @@ def test_a_batch_without_gain_is_one_failure_and_a_batch_with_a_gain_is_one_succ
     def side(*batches):
         y, sizes = np.array([*design, *itertools.chain(*batches)]), [len(batch) for batch in batches]
         basis = np.repeat(1 + np.cumsum([0, *sizes[:-1]]), sizes)
-        return box.side(y, 1, basis=np.array([0, *basis]))
+        return box.state(y, 1, basis=np.array([0, *basis])).side
 
     assert side([-1.0] * 8) == 0.4
     assert side([-1.0] * 8, [-1.0] * 8) == 0.2
@@ -165,7 +165,7 @@ def test_a_batch_without_gain_is_one_failure_and_a_batch_with_a_gain_is_one_succ
     assert side([1.0, 2.0, 3.0], [0.0]) == 0.4
     assert side([1.0, 2.0, 3.0], [0.0, 4.0]) == 0.8
     assert side([np.nan] * 4, [-1.0], [-1.0, np.nan]) == 0.2  # failed evaluations do not count
-    assert side(*([y] for y in (-1.0, -1.0))) == box.side(np.array([0.0, -1.0, -1.0]), 1)
+    assert side(*([y] for y in (-1.0, -1.0))) == box.state(np.array([0.0, -1.0, -1.0]), 1).side
 
 
 def test_a_batch_without_gain_counts_as_at_most_three_idle_steps() -> None:
@@ -195,15 +195,15 @@ def test_a_member_gains_if_it_improves_on_outcomes_before_its_batch_whatever_oth
 def test_with_eight_pending_queries_a_failure_counts_once_a_later_query_knows_of_it() -> None:
     asked_knowing = np.maximum(1, np.arange(-6, 26))  # eight at first, then one new query per outcome
     box = TrustRegion(initial=0.8, failures=1, smallest=1e-3)
-    assert box.side(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])) == 0.8 / 2**4
+    assert box.state(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])).side == 0.8 / 2**4
     knowing = np.array([0, 1, 1, 2, 2, 3])  # with two pending queries every second failure counts
-    assert box.side(np.array([0.0] + [-1.0] * 5), 1, basis=knowing) == 0.8 / 2**2
+    assert box.state(np.array([0.0] + [-1.0] * 5), 1, basis=knowing).side == 0.8 / 2**2
 
 
 def test_a_region_that_could_only_grow_by_failures_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"initial: got 0\.1; wanted a number >= `smallest`, 0\.5$"):
         TrustRegion(initial=0.1, smallest=0.5)
-    assert TrustRegion(initial=0.5, smallest=0.5, failures=1).side(np.array([1.0, 0.0])) == 0.5
+    assert TrustRegion(initial=0.5, smallest=0.5, failures=1).state(np.array([1.0, 0.0])).side == 0.5
 
 
 def test_a_box_is_clipped_at_the_faces_of_the_unit_cube() -> None:

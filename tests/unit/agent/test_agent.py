@@ -774,7 +774,7 @@ def test_the_place_of_variables_is_kept_until_an_outcome_arrives():
     case = Case(scopes, owners, variable_owners=setters, acquisition="dec-hbo", initial=2)
     case.play(2)
     ((query_id, point),) = case.ask_all()
-    moved = point | {"c": float(np.mean(case.problem.bounds["c"]))}
+    moved = point | {"c": float(np.mean([case.problem.variables["c"].low, case.problem.variables["c"].high]))}
     case.agents["c"].tell(query_id, {}, point={"c": moved["c"]})
     case.team.tell(query_id, {}, point=moved)
     case.ask_all()

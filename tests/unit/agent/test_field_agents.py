@@ -17,7 +17,7 @@ from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.own_rows import MeasurementRecord, OwnRow, OwnRows, measurements_by_round
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, measurements_by_round
 from swarmbo.deciding.reports import reported_rows as measurements_in
 from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -417,7 +417,7 @@ def test_infos_of_an_environment_are_learned_as_by_the_team():
     for _ in range(2):
         query = case.ask_all(None, places)[0]
         assert set(query.points) == {"a", "b"}
-        found = {name: measurements_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
+        found = {name: measurements_of(infos[name], query.points.get(name), BOX) for name in case.problem.agents}
         case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
@@ -446,7 +446,7 @@ def test_an_outcome_observed_twice_is_refused_also_during_a_decision(belief: Any
         run(case.agents, case.transport)
         case.require_decided([query])
         infos = {name: {"location": x.tolist(), "measurement": field(x)} for name, x in query.points.items()}
-        found = {name: measurements_of(name, infos[name], query.points[name], BOX) for name in infos}
+        found = {name: measurements_of(infos[name], query.points[name], BOX) for name in infos}
         case.team._learn_news(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
@@ -650,14 +650,14 @@ def test_agents_of_a_function_accept_no_locations():
 
 def test_coordinates_of_a_row_are_read_by_name_in_any_order():
     problem = Case(names=("a", "b")).problem
-    row = OwnRow.measured(0, problem, Measurement("b", np.array([9.0, 3.0]), 1.0, 0.1))
+    row = OwnRow.measured(0, problem, "b", Measurement((9.0, 3.0), 1.0, 0.1))
     stop, turned = (
-        MeasurementRecord((9.0, 3.0), 1.0, 0.1),
+        Measurement((9.0, 3.0), 1.0, 0.1),
         msgspec.structs.replace(row, place=dict(reversed(row.place.items()))),
     )
     assert [*turned.place.values()] == [3.0, 9.0]
     assert measurements_by_round({"q00002": turned}, problem.graph.variables_owned_by("b")) == [(2, [stop])]
-    ((_, measurement),) = measurements_in(problem, "b", OwnRows({"q00002": turned}))
+    (measurement,) = measurements_in(problem, "b", OwnRows({"q00002": turned}))
     assert measurement.measurement == stop
     part = msgspec.structs.replace(row, place=dict([*row.place.items()][:1]))
     with pytest.raises(KeyError):

@@ -10,7 +10,7 @@ from swarmbo.compare.comparison import Comparison, ComparisonRow, method_labels,
 from swarmbo.compare.output import comparison_tables, draw_comparison, table_writer
 from swarmbo.compare.statistics import paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics import cumulative_regret
+from swarmbo.metrics import scores_of
 from swarmbo.runs import RunFolder, load, run
 from swarmbo.runs.reading import find_runs
 
@@ -39,7 +39,7 @@ def make_runs(folder, bump_scenario):
 
 def final(path):
     records = RunFolder(path).records()
-    mean_regret = cumulative_regret(records)[-1] / sum(len(record.samples) for record in records[1:])
+    mean_regret = scores_of(records[1:], "total_regret").sum() / sum(len(record.samples) for record in records[1:])
     score = records[-1].score
     return {"simple_regret": score.simple_regret, "mean_regret": mean_regret, "map_rmse": score.map_rmse}
 

@@ -72,6 +72,15 @@ def test_the_stated_argmax_has_the_stated_maximum(name, form):
     assert ((f.low <= f.argmax) & (f.argmax <= f.high)).all()
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_point_near_the_argmax_has_a_larger_value(name):
+    """A curve of regret on a logarithmic axis would end at such a point."""
+    f = get(name, seed=3, **SMALL.get(name, {}))
+    bounds = list(zip(f.low, f.high, strict=True))
+    top = -minimize(lambda x: -f.value(x[None])[0], f.argmax, bounds=bounds, method="L-BFGS-B").fun
+    assert top <= f.maximum + 1e-12 * max(1.0, abs(f.maximum))
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_maximum_equals_that_of_the_literature(name):
     assert get(name).maximum == pytest.approx(KNOWN[name], abs=1e-6 * max(1.0, abs(KNOWN[name])))
@@ -199,6 +208,12 @@ def test_rescaling_changes_the_sensitivity_to_each_axis_and_keeps_the_optimum():
         ("hartmann", {"largest": 0.5}, "largest 0.5"),
         ("wells", {"n_variables": 5}, "wanted a multiple of 2"),
         ("wells", {"n_variables": 60, "block": 60}, "got blocks of 60.*wanted at most 20"),
+        ("michalewicz", {"n_variables": -1}, r"n_variables: got -1; wanted an integer >= 1"),
+        ("ackley", {"n_variables": 0}, r"n_variables: got 0; wanted an integer >= 1"),
+        ("michalewicz", {"steepness": -3}, "got -3; wanted an integer >= 1"),
+        ("additive-gp", {"lengthscale": 0.0}, "lengthscale 0.0; wanted .* a number above 0"),
+        ("rover", {"obstacles": -1}, "got -1 squares"),
+        ("rover", {"half_m": 0.45}, "got 113 squares of half side 0.45; wanted .* start and goal free"),
     ],
 )
 def test_unknown_functions_and_invalid_settings_are_refused(name, settings, message):

@@ -97,6 +97,8 @@ def test_what_the_team_refuses_is_not_logged(tmp_path):
         ledger.tell("q00009", 1.0)
     with pytest.raises(UnknownQueryError, match="never asked"):
         ledger.lost("q00009", "killed")
+    with pytest.raises(ConfigError, match=r"got 1e\+300"):
+        ledger.tell(query.id, 1.0, point=query.point | {"x": 1e300})
     assert (tmp_path / LEDGER).read_bytes() == before
     assert ledger.tell(query.id, value(query.point))
 

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.agent import run
 from swarmbo.agent.schema import Participants, masked_rows
-from swarmbo.deciding.own_rows import PRIVATE_OUTCOME, MeasurementRecord, OwnRow, OwnRows
+from swarmbo.deciding.own_rows import PRIVATE_OUTCOME, OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import member, membership
 from swarmbo.fleet.messages import Decide, Heartbeat, Ping, Readmission, SendSnapshot, Snapshot, encode
 from swarmbo.fleet.plan import HUB
+from swarmbo.problem.data import Measurement
 from swarmbo.transport import InProcess
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
 from swarmbo_envs.functions import get
@@ -333,12 +334,10 @@ def test_others_get_the_outcomes_of_an_absent_agent_with_private_values_masked(n
     masked = masked_rows(rows, fleets(chain(), network(), **CLIMBS).team.setup).by_query["q00001"]
     assert masked == OwnRow(0, {"f0": PRIVATE_OUTCOME, "f1": None}, place={"x": 0.5})
     assert masked_rows(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.setup) == rows
-    stop = MeasurementRecord((1.0, 2.0), 7.5, 0.1)
+    stop = Measurement((1.0, 2.0), 7.5, 0.1)
     rows = OwnRows({"q00001": OwnRow(0, {"robot_0": None}, noise={"robot_0": 0.1}, on_the_way=(stop,))})
     masked = masked_rows(rows, fleets(robots(), network(), **OWN).team.setup).by_query["q00001"]
-    assert masked == OwnRow(
-        0, {"robot_0": PRIVATE_OUTCOME}, on_the_way=(MeasurementRecord((1.0, 2.0), PRIVATE_OUTCOME),)
-    )
+    assert masked == OwnRow(0, {"robot_0": PRIVATE_OUTCOME}, on_the_way=(Measurement((1.0, 2.0), PRIVATE_OUTCOME),))
 
 
 def numbers(plain):

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.agent.schema import Participants
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import MeasurementRecord, OwnRow, OwnRows
+from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.errors import TransportError
 from swarmbo.fleet.messages import (
     MAX_MESSAGE_BYTES,
@@ -36,6 +36,7 @@ from swarmbo.fleet.messages import (
     encode,
 )
 from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.problem.data import Measurement
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.spaces import Domain
 
@@ -43,7 +44,7 @@ NUMBERS = st.dictionaries(st.text(max_size=8), st.floats(allow_nan=False, allow_
 REPORT = SolveReport(status="converged", rounds=3)
 PLACES = st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 OFFERS = st.none() | st.builds(Offer, st.none() | st.tuples(PLACES), st.floats(0.0, 9.0), st.none() | PLACES)
-STOPS = st.builds(MeasurementRecord, PLACES, st.none() | st.floats(-1e60, 1e60), st.none() | st.floats(0.0, 9.0))
+STOPS = st.builds(Measurement, PLACES, st.none() | st.floats(-1e60, 1e60), st.none() | st.floats(0.0, 9.0))
 ANSWERS = st.builds(MeasurementResult, NUMBERS, NUMBERS, st.none() | PLACES, st.text(max_size=9))
 ROWS = st.builds(
     OwnRow,
@@ -190,7 +191,7 @@ FUNCTION = sb.Problem.of(
 )
 FIELD = sb.Problem.of_field(["a", "b"], Domain(np.zeros(2), np.ones(2)))
 PLACE = dict(zip(FIELD.graph.variables_owned_by("a"), (0.5, 0.5), strict=True))
-STOP = MeasurementRecord((0.5, 0.5), 1.0)
+STOP = Measurement((0.5, 0.5), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ STOP = MeasurementRecord((0.5, 0.5), 1.0)
         (FIELD, None, OwnRow(0, {"a": 1.0}), False),  # a measurement without a place
         (FIELD, None, OwnRow(0, {"a": 1.0}, place=dict.fromkeys(PLACE, 1e9)), False),
         (FIELD, None, OwnRow(0, {"b": 1.0}, place=PLACE), False),
-        (FIELD, None, OwnRow(0, on_the_way=(MeasurementRecord((0.5,), 1.0),)), False),
+        (FIELD, None, OwnRow(0, on_the_way=(Measurement((0.5,), 1.0),)), False),
     ],
 )
 def test_an_agent_accepts_only_possible_outcomes_of_its_own_from_the_hub(problem, query, row, fits):

@@ -217,6 +217,20 @@ def test_enqueued_trials_are_recorded_at_their_points():
     assert (team.n_data, len(team.pending)) == (4, 1)
 
 
+def test_a_partly_enqueued_trial_is_pending_at_its_point_and_is_no_step_of_the_method():
+    study = studied(bowl, 6)
+    study.enqueue_trial({"x": 0.25})
+    trial = study.ask(SPACE)
+    (pending,) = team_of(study).pending.values()
+    assert pending == trial.params
+    assert pending["x"] == 0.25
+    study.tell(trial, 1.0)
+    study.ask(SPACE)
+    history = team_of(study).history
+    assert history.X[-1].tolist() == [pending["x"], pending["y"]]
+    assert history.chosen[-3:].tolist() == [True, True, False]
+
+
 def test_a_stored_study_is_used_as_data():
     storage = optuna.storages.InMemoryStorage()
     study_of(storage=storage, name="kept").optimize(bowl, n_trials=8)

@@ -145,3 +145,8 @@ def test_names_are_those_that_are_written_and_not_their_normal_form() -> None:
     expression = Expression("µ1 + 10 * (μ1 +\n  100 * ﬁ)", "$")
     assert expression.names == ("µ1", "μ1", "ﬁ")  # the sign of micro, the Greek letter, a ligature
     assert expression.of({"µ1": 1, "μ1": 2, "ﬁ": 3}) == 3021.0
+
+
+@pytest.mark.parametrize(("text", "value"), [("3 ** 70 % 7", 4.0), ("(2 ** 65 + 1) % 2", 1.0), ("(-1) ** 2**60", 1.0)])
+def test_powers_of_integers_are_exact(text: str, value: float) -> None:
+    assert Expression(text, "$").of({}) == value

@@ -149,6 +149,15 @@ def test_a_kernel_without_frequencies_can_be_learned_but_not_drawn():
             sb.Team(graph, sides, belief=belief, acquisition=kind)
 
 
+def test_in_noise_one_factor_with_a_kernel_without_frequencies_is_searched_without_draws():
+    register_kernel("rq", correlation=rq, slope=rq_slope)
+    team, rng = sb.Team(None, {"x": (0.0, 1.0)}, belief=sb.AdditiveGPSettings(kernel="rq"), initial=6), stream(0, "own")
+    for _ in range(10):  # with another kernel, draws begin with the seventh
+        x = (query := team.ask()).point["x"]
+        team.tell(query, -((x - 0.4) ** 2) + 0.1 * rng.normal())
+    assert team.model.belief.hyperparameters.noise_variances[0] > 0.01
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -13,7 +13,6 @@ import swarmbo as sb
 from swarmbo.errors import ShapeError
 from swarmbo.metrics import (
     agreement_traffic,
-    cumulative_regret,
     distance_travelled,
     level_f1,
     map_rmse,
@@ -56,10 +55,10 @@ def test_traces_equal_sums_and_minima_over_the_true_values(rounds):
     regrets = [[5.0 - (5.0 - (x - 4.0) ** 2) for x in xs] for xs in rounds]
     best_so_far = [min(r for row in regrets[: i + 1] for r in row) for i in range(len(rounds))]
     np.testing.assert_allclose(scores_of(records, "simple_regret"), best_so_far)
-    chosen = [sum(r for row in regrets[1 : i + 1] for r in row) for i in range(len(rounds))]
-    np.testing.assert_allclose(cumulative_regret(records), chosen, atol=1e-12)
-    count = sum(len(xs) for xs in rounds[1:])
-    assert mean_regret(records) == pytest.approx(chosen[-1] / count)
+    # without the reset
+    means = [np.mean([r for row in regrets[1 : i + 1] for r in row]) for i in range(1, len(rounds))]
+    np.testing.assert_allclose(mean_regrets(records), [np.nan, *means], atol=1e-12)
+    assert mean_regret(records) == mean_regrets(records)[-1]
     assert [record.score.batch_regret for record in records] == pytest.approx([min(row) for row in regrets])
 
 
@@ -74,7 +73,6 @@ def test_failed_measurements_do_not_count():
 def test_regrets_are_unknown_until_the_first_scored_round_and_then_omit_earlier_measurements():
     first, second = (RoundRecord(round=number, samples=[sample(2.0)]) for number in range(2))
     records = [first, second, scored(2, [3.0, 4.0], second)]
-    np.testing.assert_array_equal(cumulative_regret(records), [np.nan, np.nan, 1.0])
     np.testing.assert_array_equal(mean_regrets(records), [np.nan, np.nan, 0.5])
     assert mean_regret(records) == 0.5
     assert math.isnan(mean_regret(records[:2]))
@@ -85,7 +83,7 @@ def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
     records.append(scored(1, [2.0], records[-1], failed={0}))
     records.append(scored(2, [3.0, 6.0], records[-1]))
     assert [record.score and record.score.simple_regret for record in records] == [None, None, 1.0]
-    np.testing.assert_array_equal(cumulative_regret(records), [np.nan, np.nan, 5.0])
+    np.testing.assert_array_equal(mean_regrets(records), [np.nan, np.nan, 2.5])
     assert mean_regret(records) == 2.5
 
 

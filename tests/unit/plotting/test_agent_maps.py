@@ -14,6 +14,7 @@ from swarmbo.plotting.agent_maps import NO_VIEWS, agent_maps_figure, plot_view_e
 from swarmbo.plotting.history import agents_of
 from swarmbo.plotting.run_figures import ErrorTraces, error_traffic_figure, plot_errors
 from swarmbo.records import Traffic
+from swarmbo.spaces import Domain
 
 from .conftest import axes, belief_by, map_error
 
@@ -62,7 +63,7 @@ def test_each_agent_has_a_map_of_its_own_data_and_of_its_fused_belief_on_a_commo
 def test_without_views_the_figure_says_so(run):
     made = run(rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, None)
-    assert [text.get_text() for ax in figure.axes for text in ax.texts] == [NO_VIEWS]
+    assert headline_of(figure).endswith(NO_VIEWS)
     by_map, by_agent = errors_in(figure)
     assert all(name.endswith(("own data", "pooled")) for name in by_map)
     assert "fused" not in by_agent
@@ -120,6 +121,15 @@ def test_the_figure_fits_a_page_and_its_texts_do_not_overlap(run, robots):
     titles += [text.get_window_extent(drawn) for text in figure.subfigs[0].texts]
     assert not [pair for pair in itertools.combinations(titles, 2) if pair[0].overlaps(pair[1])]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in titles)
+
+
+@pytest.mark.parametrize("has_views", [True, False])
+def test_the_figure_of_a_tall_map_fits_a_page_too(run, has_views):
+    made = run(robots=1, rounds=0, failing=0.0)
+    points = made.world.points * np.array([1e-3, 10.0])
+    world = replace(made.world, domain=Domain(np.zeros(2), np.array([1.0, 8000.0])), points=points)
+    figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made) if has_views else None)
+    assert figure.get_figheight() < (11.0 if has_views else 7.0)
 
 
 def test_errors_are_drawn_above_their_agents():

@@ -75,6 +75,15 @@ def test_legends_do_not_cover_data(run, options):
         assert legend.get_window_extent().y0 >= ax.get_window_extent().y1 - 3
 
 
+def test_titles_lie_just_above_the_legends(run):
+    made = run()
+    for goal, least in (("peak", 2), ("map", 1)):
+        figure = regret_figure(made.records, replace(made.world, goal=goal))
+        figure.draw_without_rendering()
+        gaps = [ax._left_title.get_window_extent().y0 - ax.get_legend().get_window_extent().y1 for ax in figure.axes]
+        assert sum(0.0 < gap < 20.0 for gap in gaps) == least, gaps
+
+
 def joint_records(outcomes, best=None):
     found = [Recommendation([0.5], value, 0.0) for value in best or [0.0] * len(outcomes)]
     scores = [Score(abs(outcome), abs(outcome), abs(outcome), abs(outcome), None) for outcome in outcomes]

@@ -19,7 +19,7 @@ from pettingzoo import ParallelEnv
 from scipy.spatial.distance import pdist
 
 import swarmbo as sb
-from swarmbo.belief.model.limits import probably_violated, without_better_infeasible
+from swarmbo.belief.model.limits import barring_better_infeasible, probably_violated
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
@@ -153,6 +153,17 @@ def test_a_maximum_on_the_border_of_a_constraint_is_found_with_choices_and_sever
         x, c, y = (query := team.ask()).point.values()
         team.tell(query, -((x - 0.6) ** 2) - (y - 0.5) ** 2 + (c == "b"))
     assert 0.8195 < np.max(team.history.totals) <= 0.82 + 1e-12  # at x = 0.3, y = 0.2, c = b
+
+
+@pytest.mark.parametrize("scopes", [{"f": ["x", "c"], "g": ["y", "c"]}, {"f": ["x", "y", "c"]}])
+def test_a_maximum_on_the_border_of_a_region_is_found(scopes):
+    graph, shut = sb.FactorGraph.from_scopes(scopes), sb.NoGoBox(low=(0.4, 0.3), high=(0.9, 0.8), variables=("x", "y"))
+    space = {"x": (0.0, 1.0), "y": (0.0, 1.0), "c": sb.Categorical(["a", "b"])}
+    team = sb.Team(graph, space, no_go=[shut], seed=1)
+    for _ in range(20):
+        point = (query := team.ask()).point
+        team.tell(query, -((point["x"] - 0.6) ** 2) - (point["y"] - 0.5) ** 2 + (point["c"] == "b"))
+    assert 0.9595 < np.max(team.history.totals) <= 0.96 + 1e-4  # at x = 0.4, y = 0.5 or x = 0.6, y = 0.3
 
 
 def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
@@ -322,7 +333,7 @@ class TestLimitsOnMeasuredQuantities:
         one, two = (team._learner.situation(team._log, None) for team in (free, limited))
         for name, column in vars(one.history).items():
             np.testing.assert_array_equal(column, getattr(two.history, name) if name != "measured" else None)
-        np.testing.assert_array_equal(one.failed, two.failed)
+        np.testing.assert_array_equal(one.history.failed, two.history.failed)
         if one.history.n_known:
             np.testing.assert_array_equal(free.model.belief.factors, limited.model.belief.factors)
 
@@ -343,13 +354,27 @@ class TestLimitsOnMeasuredQuantities:
             np.zeros((9, 2)), table[:, 2], table[:, :2], chosen=np.ones(9, dtype=bool), measured=table[:, 3:]
         )
         ranges = {"q": (None, 1.0)}
-        seen = without_better_infeasible(data, ranges)
-        np.testing.assert_array_equal(seen.totals, np.where(stay, table[:, 2], np.nan))
-        np.testing.assert_array_equal(seen.factors, np.where(stay[:, None], table[:, :2], np.nan))
+        seen = barring_better_infeasible(data, ranges)
+        assert seen.barred.tolist() == (~stay).tolist()
+        np.testing.assert_array_equal(seen.sums, np.where(stay, table[:, 2], np.nan))
+        np.testing.assert_array_equal(seen.totals, table[:, 2])  # which models learn
         # without a feasible evaluation, those that break the limit least count as feasible
-        worse = without_better_infeasible(replace(data, measured=np.array([[4.0, 3, 5, 6, 4, 2, 3, 9, 9]]).T), ranges)
-        assert np.isfinite(worse.factors[:, 0]).tolist() == [False, True, False, False, False, True, True, False, False]
+        measured = np.array([[4.0, 3, 5, 6, 4, 2, 3, 9, 9]]).T
+        worse = barring_better_infeasible(replace(data, measured=measured), ranges)
+        assert worse.barred.tolist() == [True, False, True, True, True, False, False, True, True]
         assert not worse.chosen.any()
+
+    def test_the_team_learns_from_infeasible_outcomes_and_finds_the_best_choice(self):
+        space = {"x": (0.0, 1.0), "k": sb.Integer(0, 3), "c": sb.Categorical(["u", "v", "w"])}
+        graph, bonus = sb.FactorGraph.from_scopes({"f": ["x", "k"], "g": ["x", "c"]}), {"u": 0.0, "v": 0.5, "w": 0.2}
+        team = sb.Team(graph, space, limits={"load": (None, 0.1)}, seed=0)
+        for _ in range(18):  # of the ten points of the design, one is feasible, with c = w
+            x, k, c = (query := team.ask()).point.values()
+            outcome = -((x - 0.3) ** 2) - (k - 2) ** 2 / 4 - (x - 0.6) ** 2 + bonus[c]
+            team.tell(query, outcome, constraints={"load": x})
+        assert {name: team.recommend().point[name] for name in "kc"} == {"k": 2, "c": "v"}
+        model = team.model
+        assert model.belief.barred.sum() == np.isfinite(model.belief.totals[model.belief.barred]).sum() > 0
 
     def test_the_model_of_a_limit_knows_the_rounds_of_pending_points(self):
         belief = sb.AdditiveGPSettings(time=sb.TimeAxis())
@@ -378,7 +403,7 @@ class TestLimitsOnMeasuredQuantities:
 
     def test_without_known_quantities_all_chosen_points_count_for_or_against_the_method(self):
         data = Dataset(np.zeros((3, 1)), np.arange(3.0), np.full((3, 1), np.nan), chosen=np.array([False, True, True]))
-        seen = without_better_infeasible(replace(data, measured=np.full((3, 1), np.nan)), {"q": (None, 1.0)})
+        seen = barring_better_infeasible(replace(data, measured=np.full((3, 1), np.nan)), {"q": (None, 1.0)})
         assert seen.chosen.tolist() == [False, True, True]
 
     @pytest.mark.parametrize("unit", [1.0, 1e6])

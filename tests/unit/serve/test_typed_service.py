@@ -7,6 +7,7 @@ import pytest
 from swarmbo.deciding.tables import Rows, attached, read_rows
 from swarmbo.runs import load_run
 from swarmbo.runs.scenario import scenario_of
+from swarmbo.serve.messages import AskRequest, TellRequest
 from swarmbo.serve.server import open_broker
 
 from .conftest import client_of
@@ -76,3 +77,20 @@ def test_the_document_of_the_service_describes_typed_answers(tmp_path):
             jsonschema.validate(answer.json(), schema)
         schema = {"$ref": "#/components/schemas/TellRequest", "components": described["components"]}
         jsonschema.validate(body, schema)
+
+
+def test_rounds_of_a_world_with_actions_in_tables_keep_outcomes_and_actual_points(tmp_path):
+    """With channels, an action of an access point is a ``Dict``; some other worlds have a ``Discrete``."""
+    places = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0]]}
+    world = {"id": "swarmbo/wlan_power-v0", "channels": [1, 6, 11], "topology": places}
+    given = {"name": "cells", "environment": world, "rounds": 3, "initial": 3, "seed": 1}
+    with open_broker(scenario_of(given), tmp_path / "run", 8, trust=False) as broker:
+        for number in range(3):
+            asked = broker.ask(AskRequest(key=str(number)))
+            point = {**asked.point, "channel_1": 11}
+            outcome = {"capacity_0": 1.0, "capacity_1": float(number)}
+            broker.tell(asked.query, TellRequest(outcome=outcome, point=point))
+    run = load_run(tmp_path / "run")
+    assert [record.joint.measurement for record in run.records[1:]] == [1.0, 2.0, 3.0]
+    assert {record.joint.point["channel_1"] for record in run.records[1:]} == {11}
+    assert run.summary.score is not None
