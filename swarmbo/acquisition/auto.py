@@ -19,18 +19,10 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent, part_means, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.belief.model.transforms import (
-    CLEARLY_NOISY,
-    FEW_VARIABLES,
-    MANY_FROM,
-    NOISY,
-    is_small_and_noisy,
-    learn_factors,
-    learn_totals,
-)
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import BoxFunctions, FactorGraph, stacks_of
 from swarmbo.graph.groups import split_graph
@@ -152,12 +144,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """Model of transformed outcomes, from the evaluations in use."""
         if belief_settings.time is None and not _is_by_factor(situation):
-            return learn_totals(situation, belief_settings, previous)
+            return transforms.learn_totals(situation, belief_settings, previous)
         if belief_settings.time is not None or is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
         if previous is not None and len(previous.forms) != len(situation.graph.factors):
             previous = None  # from another acquisition
-        return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
+        return transforms.learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """Local functions on the unit cube, one per factor, that agents maximise in this round."""
@@ -298,7 +290,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere:
         # untransformed outcomes, which show a peak's shape, refine it.
         by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
-        has_little_noise = min(max(h.noise_variances) for h in by_model) <= NOISY
+        has_little_noise = min(max(h.noise_variances) for h in by_model) <= transforms.NOISY
         is_line = len(centre) == 1 and not since and has_little_noise
         box = self._box(max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances))))
         state = box.state(
@@ -325,7 +317,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, hyper, start = situation.history, (previous.before or previous).hyperparameters, since
-        if is_small_and_noisy(hyper) and previous.plain_noise > CLEARLY_NOISY:
+        if transforms.is_small_and_noisy(hyper) and previous.plain_noise > transforms.CLEARLY_NOISY:
             return since  # it is searched everywhere
         if since:  # the first points after a restart do not count
             later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
@@ -385,7 +377,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 
 def _patience(noise_variance: float) -> int:
-    return _PATIENCE if noise_variance > NOISY else 1
+    return _PATIENCE if noise_variance > transforms.NOISY else 1
 
 
 def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | None:
@@ -395,13 +387,13 @@ def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | No
     """
     belief, hyper = model.belief, model.belief.hyperparameters
     is_whole = len(belief.scopes) == 1 and not model.divided and model.complete is None
-    if not is_whole or len(belief.scopes[0]) not in FEW_VARIABLES or not belief.n_data:
+    if not is_whole or len(belief.scopes[0]) not in transforms.FEW_VARIABLES or not belief.n_data:
         return None
-    if is_small_and_noisy(hyper):
+    if transforms.is_small_and_noisy(hyper):
         is_plain = model.factor_warps[0].kind == "none"  # a transform that fits badly looks like noise
-        return belief if is_plain or model.learned.plain_noise > CLEARLY_NOISY else None
-    is_known = belief.n_data >= MANY_FROM * belief.domain.n_dims or not np.isnan(belief.observations.noise).any()
-    if is_known or situation.n_asked % _PERIOD:
+        return belief if is_plain or model.learned.plain_noise > transforms.CLEARLY_NOISY else None
+    many, noise = transforms.MANY_FROM * belief.domain.n_dims, belief.observations.noise
+    if belief.n_data >= many or not np.isnan(noise).any() or situation.n_asked % _PERIOD:
         return None
     presumed = {"noise_variances": (_PRESUMED_NOISE,), "total_noise_variance": _PRESUMED_NOISE}
     noisy = belief.with_hyperparameters(msgspec.structs.replace(hyper, **presumed))

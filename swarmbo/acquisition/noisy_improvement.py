@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, ndtri
 
-from swarmbo.acquisition.box_functions import Box, on_box
+from swarmbo.acquisition.box_functions import on_box
 from swarmbo.acquisition.expected_improvement import log_improvement
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
@@ -32,25 +32,25 @@ _JITTER = 1e-6  # share of the prior variance, below which the value at an evalu
 _LEAST_VARIANCE = 1e-10  # share of the prior variance: smaller ones are rounding errors
 
 
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """Draws of one function's values at n points, and the function between these points, given each draw.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyImprovements(BoxFunctions):
+    """The local function of one factor: the log of its improvement over the best value, averaged over s draws.
 
     Args:
-        prior: Covariance of the function over the unit cube.
+        prior: Covariance of the factor's standardised outcomes over the unit cube.
         points: Evaluated and pending points (n, d) in the unit cube.
-        values: Values (n, s) of s draws, less the prior mean, in the unit of ``prior``.
+        drawn: Values (n, s) of the draws at these points, standardised, less the prior mean.
         best: Largest value (s,) of each draw at points that may be incumbents.
     """
 
     prior: Covariance
     points: Float[np.ndarray, "n d"]
-    values: Float[np.ndarray, "n s"]
+    drawn: Float[np.ndarray, "n s"]
     best: Float[np.ndarray, " s"]
 
     @classmethod
-    def of(cls, belief: AdditiveGP, rng: np.random.Generator) -> "Draws":
-        """Quasi-random draws of the only factor of a belief."""
+    def on_cube(cls, belief: AdditiveGP, seed: int) -> Self:
+        """Improvement by a belief about one factor, on the unit cube."""
         hyper, scale = belief.hyperparameters, belief.hyperparameters.scales[0]
         points = np.concatenate([belief.X[belief.known], belief.pending])
         joint = belief.without_pending.posterior_cache(points)
@@ -60,10 +60,12 @@ class Draws:
         covariances = joint.cov(np.arange(len(points)), rivals) / scale**2
         variances, vectors = np.linalg.eigh(covariances[rivals])
         roots = np.sqrt(np.maximum(variances, _JITTER * hyper.outputscales[0]))
+        rng = stream(seed, "noisy improvement", evaluations=len(belief.X), pending=len(belief.pending))
         normal = ndtri(sobol(_N_DRAWS, len(rivals), rng)).T
         mean = (joint.mean - hyper.constants[0]) / scale
-        values = mean[:, None] + covariances @ (vectors / roots) @ normal
-        return cls(hyper.covariance(0), belief.domain.to_unit(points), values, values[rivals].max(axis=0))
+        drawn = mean[:, None] + covariances @ (vectors / roots) @ normal
+        data = {"points": belief.domain.to_unit(points), "drawn": drawn, "best": drawn[rivals].max(axis=0)}
+        return cls(**on_box(belief), prior=hyper.covariance(0), **data)
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "n n"]:
@@ -72,40 +74,7 @@ class Draws:
 
     @cached_property
     def _weights(self) -> Float[np.ndarray, "n s"]:
-        return solve_lower(self._root, solve_lower(self._root, self.values), transposed=True)
-
-    def log_improvement(self, U: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Log of the improvement over a draw's largest value, averaged over draws, and its gradient."""
-        lengths, floor = self.prior.lengthscales, _LEAST_VARIANCE * self.prior.outputscale
-        correlations, slopes = correlation_and_slope(self.prior.kernel, cdist(U / lengths, self.points / lengths))
-        covariances = self.prior.outputscale * correlations
-        whitened = solve_lower(self._root, covariances.T)
-        variance = self.prior.outputscale - np.einsum("nm,nm->m", whitened, whitened)
-        std = np.sqrt(np.maximum(variance, floor))[:, None]
-        gain = covariances @ self._weights - self.best
-        logs, by_mean, by_std = log_improvement(gain, np.broadcast_to(std, gain.shape))
-        total = logsumexp(logs, axis=1)
-        share = np.exp(logs - total[:, None])  # of each draw in the gradient of the sum's logarithm
-        # derivative with respect to each covariance with an evaluated point: by the means, and by the deviation
-        by_covariance = (share * by_mean) @ self._weights.T
-        of_std = np.where(variance > floor, (share * by_std).sum(axis=1) / std[:, 0], 0.0)
-        by_covariance -= of_std[:, None] * solve_lower(self._root, whitened, transposed=True).T
-        by_covariance *= self.prior.outputscale * slopes  # d c(r) / d u = -w(r) (u - z) / lengthscale²
-        gradient = (by_covariance @ self.points - by_covariance.sum(axis=1)[:, None] * U) / lengths**2
-        return total - np.log(gain.shape[1]), gradient
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NoisyImprovements(BoxFunctions):
-    """The local function of one factor: the logarithm of its improvement over a best value that noise hides."""
-
-    draws: Draws
-
-    @classmethod
-    def on_cube(cls, belief: AdditiveGP, seed: int, box: Box | None = None) -> Self:
-        """Improvement by a belief about one factor, on the unit cube or a box in it."""
-        rng = stream(seed, "noisy improvement", evaluations=len(belief.X), pending=len(belief.pending))
-        return cls(**on_box(belief, box), draws=Draws.of(belief, rng))
+        return solve_lower(self._root, solve_lower(self._root, self.drawn), transposed=True)
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """The factor's log improvement, in the unit of standardised outcomes."""
@@ -114,5 +83,21 @@ class NoisyImprovements(BoxFunctions):
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """The factor's log improvement and its gradient."""
         self.check_owned(stack)
-        values, gradient = self.draws.log_improvement(U[0])
-        return values[None], gradient[None]
+        lengths, outputscale = self.prior.lengthscales, self.prior.outputscale
+        distances = cdist(U[0] / lengths, self.points / lengths)
+        correlations, slopes = correlation_and_slope(self.prior.kernel, distances)
+        covariances = outputscale * correlations
+        whitened = solve_lower(self._root, covariances.T)
+        variance = outputscale - np.einsum("nm,nm->m", whitened, whitened)
+        std = np.sqrt(np.maximum(variance, _LEAST_VARIANCE * outputscale))[:, None]
+        gain = covariances @ self._weights - self.best
+        logs, by_mean, by_std = log_improvement(gain, np.broadcast_to(std, gain.shape))
+        total = logsumexp(logs, axis=1)
+        share = np.exp(logs - total[:, None])  # of each draw in the gradient of the sum's logarithm
+        # derivative with respect to each covariance with an evaluated point: by the means, and by the deviation
+        by_covariance = (share * by_mean) @ self._weights.T
+        of_std = np.where(variance > _LEAST_VARIANCE * outputscale, (share * by_std).sum(axis=1) / std[:, 0], 0.0)
+        by_covariance -= of_std[:, None] * solve_lower(self._root, whitened, transposed=True).T
+        by_covariance *= outputscale * slopes  # d c(r) / d u = -w(r) (u - z) / lengthscale²
+        gradient = (by_covariance @ self.points - by_covariance.sum(axis=1)[:, None] * U[0]) / lengths**2
+        return (total - np.log(gain.shape[1]))[None], gradient[None]

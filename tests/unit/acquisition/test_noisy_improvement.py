@@ -1,7 +1,5 @@
 """Improvement over a best value that noise hides, against simulation and closed forms; noisy functions by the team."""
 
-from itertools import pairwise
-
 import msgspec
 import numpy as np
 import pytest
@@ -48,7 +46,7 @@ def test_it_is_the_mean_improvement_over_the_best_of_joint_draws(kernel: str, n_
     U = rng.random((40, 2))
     gains, wanted = np.exp(total_value(NoisyImprovements.on_cube(belief, seed=0), U)), np.exp(simulated(belief, U))
     np.testing.assert_allclose(gains, wanted, atol=0.08 * wanted.max())
-    assert wanted.max() > 3.0 * np.median(wanted)  # they differ by more than this error
+    assert wanted.max() > 2.0 * np.median(wanted)  # they differ by more than this error
 
 
 @given(st.integers(0, 10**6), st.sampled_from(KERNELS[1:]))
@@ -90,27 +88,48 @@ def bumps(point: dict[str, float]) -> float:
     return sum(height * float(np.exp(-((x - centre) ** 2).sum() / (2.0 * w * w))) for centre, w, height in peaks)
 
 
-def searched(seed: int, noise_std: float, n: int) -> tuple[list[dict[str, float]], float]:
-    """Points that a team asked for, and the value at its recommendation."""
-    rng, asked = np.random.default_rng(900 + seed), list[dict[str, float]]()
+def found(seed: int, noise_std: float, n: int) -> float:
+    """Value at a team's recommendation after some noisy evaluations."""
+    rng = np.random.default_rng(900 + seed)
     team = sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, seed=seed)
     for _ in range(n):
         query = team.ask()
-        asked.append(query.point)
         team.tell(query, bumps(query.point) + noise_std * rng.standard_normal())
-    return asked, bumps(team.recommend().point)
+    return bumps(team.recommend().point)
 
 
-def test_in_noise_a_team_measures_near_its_best_point_and_far_from_all_points() -> None:
-    asked, _ = searched(seed=2, noise_std=0.1, n=30)
-    points = np.array([[point["a"], point["b"]] for point in asked])
-    nearest = [np.abs(points[:i] - points[i]).max(axis=1).min() for i in range(20, 30)]
-    assert min(nearest) < 0.05
-    assert max(nearest) > 0.12
-    assert all(a != b for a, b in pairwise(asked))
+@pytest.mark.parametrize(
+    ("scope", "n", "noise", "is_used"),
+    [("ab", 40, 2.0, True), ("abc", 120, 3.0, True), ("ab", 40, 0.0, False), ("abcd", 60, 2.0, False)],
+)
+def test_auto_searches_everywhere_with_one_noisy_factor_of_few_variables(
+    situation_of, scope: str, n: int, noise: float, is_used: bool
+) -> None:
+    situation = situation_of({"f": list(scope)}, t=n, noise=noise)
+    functions = sb.Auto().local_functions(situation, sb.Auto().learn(situation, sb.AdditiveGPSettings(), None))
+    assert isinstance(functions, NoisyImprovements) is is_used
+    if is_used:
+        assert (functions.low == 0.0).all()
+        assert (functions.high == 1.0).all()
+
+
+@pytest.mark.parametrize("n_more", [0, 1])
+def test_noise_is_presumed_in_every_second_turn_while_outcomes_do_not_exclude_it(situation_of, n_more: int) -> None:
+    situation = situation_of({"f": ["a", "b"]}, t=10 + n_more, noise=0.0)
+    functions = sb.Auto().local_functions(situation, sb.Auto().learn(situation, sb.AdditiveGPSettings(), None))
+    assert isinstance(functions, NoisyImprovements) is (n_more == 0)
+
+
+def test_points_that_break_a_limit_are_not_the_best_value() -> None:
+    belief = some_belief(0.05)
+    best = np.argmax(belief.posterior(belief.X)[0])
+    barred = belief.barring(np.arange(len(belief.X)) == best)
+    beside = belief.domain.to_unit(belief.X[[best]]) + 0.03
+    free, limited = (total_value(NoisyImprovements.on_cube(own, seed=0), beside)[0] for own in (belief, barred))
+    assert limited > free + 1.0
 
 
 @pytest.mark.thorough
 def test_in_noise_the_best_of_three_peaks_is_found_more_often_than_not() -> None:
-    values = [searched(seed, noise_std=0.05, n=40)[1] for seed in range(430, 438)]
+    values = [found(seed, noise_std=0.05, n=40) for seed in range(430, 438)]
     assert np.median(values) > 0.95  # the second peak has 0.8
