@@ -389,11 +389,11 @@ def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | No
     is_whole = len(belief.scopes) == 1 and not model.divided and model.complete is None
     if not is_whole or len(belief.scopes[0]) not in transforms.FEW_VARIABLES or not belief.n_data:
         return None
+    is_plain = model.factor_warps[0].kind == "none"  # a transform that fits badly looks like noise
     if transforms.is_small_and_noisy(hyper):
-        is_plain = model.factor_warps[0].kind == "none"  # a transform that fits badly looks like noise
         return belief if is_plain or model.learned.plain_noise > transforms.CLEARLY_NOISY else None
     many, noise = transforms.MANY_FROM * belief.domain.n_dims, belief.observations.noise
-    if belief.n_data >= many or not np.isnan(noise).any() or situation.n_asked % _PERIOD:
+    if not is_plain or belief.n_data >= many or not np.isnan(noise).any() or situation.n_asked % _PERIOD:
         return None
     presumed = {"noise_variances": (_PRESUMED_NOISE,), "total_noise_variance": _PRESUMED_NOISE}
     noisy = belief.with_hyperparameters(msgspec.structs.replace(hyper, **presumed))
