@@ -49,39 +49,40 @@ class ComposedFunctions(BoxFunctions):
     def published(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Numbers that the functions publish; 0 for factors without a function."""
         out = np.zeros(U.shape[:2])
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows] = functions.published(inner, self._read(own, inner, U[rows]), told)
+        for functions, rows, _, given in self._parts(stack, U, received):
+            out[rows] = functions.published(*given)
         return out
 
     def value(self, stack: FactorStack, U: Points, received: Received) -> Values:
         """Each factor's term; 0 without a function."""
         self.check_owned(stack)
         out = np.zeros(U.shape[:2])
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows] = functions.value(inner, self._read(own, inner, U[rows]), told)
+        for functions, rows, _, given in self._parts(stack, U, received):
+            out[rows] = functions.value(*given)
         return out
 
     def value_and_gradient(self, stack: FactorStack, U: Points, received: Received) -> Climbing:
         """Each factor's objective, and its gradient."""
         self.check_owned(stack)
         out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
-        for functions, rows, own, inner in self._parts(stack):
-            told = tuple(phase[rows] for phase in received)
-            out[rows], slope = functions.value_and_gradient(inner, self._read(own, inner, U[rows]), told)
-            slopes[rows] = self._slopes(own, inner, slope)
+        for functions, rows, own, given in self._parts(stack, U, received):
+            out[rows], slope = functions.value_and_gradient(*given)
+            slopes[rows] = self._slopes(own, given[0], slope)
         return out, slopes
 
-    def _parts(self, stack: FactorStack) -> Iterator[tuple[BoxFunctions, list[int], FactorStack, FactorStack]]:
-        """Functions of some rows of a stack, these rows, their part of the stack, and the functions' own stack."""
+    def _parts(
+        self, stack: FactorStack, U: Points, received: Received
+    ) -> Iterator[tuple[BoxFunctions, list[int], FactorStack, tuple[FactorStack, Points, Received]]]:
+        """Functions of some rows of a stack, these rows, their part of the stack, and the functions' own arguments."""
         for functions in self.others:
             place, columns, has = functions.graph.place_of, functions.graph.columns, _factors_of(functions)
             known = ((len(columns[place[f]]), row) for row, f in enumerate(stack.factors) if f in has)
             for rows in map(list, grouped(known).values()):  # rows that read equally many coordinates
                 factors = tuple(stack.factors[row] for row in rows)
+                own = FactorStack(factors, stack.columns[rows])
                 inner = FactorStack(factors, np.array([columns[place[f]] for f in factors]))
-                yield functions, rows, FactorStack(factors, stack.columns[rows]), inner
+                given = inner, self._read(own, inner, U[rows]), tuple(phase[rows] for phase in received)
+                yield functions, rows, own, given
 
     def _read(self, own: FactorStack, inner: FactorStack, U: Points) -> Points:
         return U

@@ -349,9 +349,8 @@ def _code(cell: Any, variable: Variable) -> float | None:
 
 
 def _is_nothing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ == "NAType":  # a type of pandas, which is not imported
-        return True
-    return isinstance(cell, float) and cell != cell
+    # NAType is a type of pandas, which is not imported
+    return cell is None or type(cell).__name__ == "NAType" or (isinstance(cell, float) and cell != cell)
 
 
 def _text(given: object, at: str) -> str:

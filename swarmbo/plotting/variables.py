@@ -33,10 +33,10 @@ _MOST_NODES = 120  # nodes of a drawing that can be read
 def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
     """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed."""
     rounds = [record.round for record in records if record.joint is not None]
-    shares = np.array([_range_shares(world, record.joint.location) for record in records if record.joint is not None])
-    if not len(rounds):
+    if not rounds:
         return style.write_message(ax, "nothing was evaluated yet")
-    _draw_shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
+    places = np.array([record.joint.location for record in records if record.joint is not None], dtype=float)
+    _draw_shares(ax, world.domain.to_unit(places).T, (rounds[0] - 0.5, rounds[-1] + 0.5))
     failed = [record.round for record in records if record.joint is not None and record.joint.measurement is None]
     if failed:  # an empty line that is not clipped would take room at the corner of the page
         marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
@@ -54,7 +54,7 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
         "recommended": None if last.recommendation is None else last.recommendation.location,
         world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
     }
-    shares_by_name = {name: _range_shares(world, place) for name, place in points.items() if place is not None}
+    shares_by_name = {name: world.domain.to_unit(np.array(at)) for name, at in points.items() if at is not None}
     if not shares_by_name:
         return style.write_message(ax, "")
     image = _draw_shares(ax, np.array(list(shares_by_name.values())).T, (-0.5, len(shares_by_name) - 0.5))
@@ -86,10 +86,6 @@ def variables_figure(records: Records, world: World) -> Figure:
             figure.set_figwidth(figure.get_figwidth() + more / figure.dpi)
             grid.set_width_ratios((room + more - needed, needed))
     return figure
-
-
-def _range_shares(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
-    return world.domain.to_unit(np.asarray(location, dtype=float))
 
 
 def _draw_shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float, float]) -> AxesImage:
@@ -134,12 +130,11 @@ def plot_factor_graph(ax: Axes, graph: "FactorGraph | nx.Graph[Any]", agents: Se
     for kind, name, marker, colour in nodes:
         x, y = places[kind, name]
         label = short_labels[kind].get(name, name)
-        is_inside = size > 250 and len(label) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
         node: dict[str, Any] = {"marker": marker, "facecolor": face, "edgecolor": edge}
         ax.scatter([x], [y], s=size, linewidths=2.4, zorder=2, clip_on=False, **node)  # nodes at the edge are whole
         text_style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "zorder": 3, "color": style.INK}
-        if is_inside:
+        if size > 250 and len(label) <= 3:
             fontsize = min(8.5, 1.25 * np.sqrt(size) / max(len(label), 2))
             text_style |= {"xytext": (0, 0), "va": "center", "fontsize": fontsize}
             is_dark = np.dot(to_rgb(colour), [0.3, 0.59, 0.11]) < 0.62
