@@ -62,8 +62,6 @@ _EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre i
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
 _VERY_NOISY = 1e-2  # the same above which a draw searches one factor in every second turn
-_PRESUMED_NOISE = 7e-3  # the same share, presumed while few outcomes do not show whether there is noise
-_EXCLUDED = 3.0  # nats by which exact outcomes must be likelier to exclude this noise
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -162,8 +160,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._for_totals(situation, model)
         if is_shared(situation.graph):
             return self._draws_and_bounds(situation, belief)
-        if (noisy := _belief_in_noise(situation, model)) is not None:
-            return NoisyImprovements.on_cube(noisy, situation.seed)
+        if _is_clearly_noisy(model):
+            return NoisyImprovements.on_cube(belief, situation.seed)
         if _is_turn_of_draw(situation, model):
             return self._draw(situation, belief, None)
         return self._improvements(situation, model)
@@ -380,24 +378,13 @@ def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > transforms.NOISY else 1
 
 
-def _belief_in_noise(situation: JointSituation, model: Model) -> AdditiveGP | None:
-    """Belief about one noisy factor of few variables that is not split, to search it everywhere; else None.
-
-    Few outcomes may not show whether there is noise. Then it is presumed in every second turn.
-    """
-    belief, hyper = model.belief, model.belief.hyperparameters
-    is_whole = len(belief.scopes) == 1 and not model.divided and model.complete is None
-    if not is_whole or len(belief.scopes[0]) not in transforms.FEW_VARIABLES or not belief.n_data:
-        return None
-    is_plain = model.factor_warps[0].kind == "none"  # a transform that fits badly looks like noise
-    if transforms.is_small_and_noisy(hyper):
-        return belief if is_plain or model.learned.plain_noise > transforms.CLEARLY_NOISY else None
-    many, noise = transforms.MANY_FROM * belief.domain.n_dims, belief.observations.noise
-    if not is_plain or belief.n_data >= many or not np.isnan(noise).any() or situation.n_asked % _PERIOD:
-        return None
-    presumed = {"noise_variances": (_PRESUMED_NOISE,), "total_noise_variance": _PRESUMED_NOISE}
-    noisy = belief.with_hyperparameters(msgspec.structs.replace(hyper, **presumed))
-    return None if noisy.log_evidence() < belief.log_evidence() - _EXCLUDED else noisy
+def _is_clearly_noisy(model: Model) -> bool:
+    """True for one noisy factor of few variables that is not split, so that it is searched everywhere."""
+    is_whole = not model.divided and model.complete is None and model.belief.n_data > 0
+    if not is_whole or not transforms.is_small_and_noisy(model.belief.hyperparameters):
+        return False
+    # a transform that fits badly looks like noise
+    return model.factor_warps[0].kind == "none" or model.learned.plain_noise > transforms.CLEARLY_NOISY
 
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:

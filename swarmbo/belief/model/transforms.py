@@ -30,9 +30,9 @@ _FEW = 64  # largest number of variables for one process of untransformed outcom
 _TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternates with untransformed outcomes
 _SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
-MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
+_MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
 NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
-FEW_VARIABLES = (2, 3)  # of one factor that is searched everywhere in noise: a larger space is too wide
+_FEW_VARIABLES = (2, 3)  # of one factor that is searched everywhere in noise: a larger space is too wide
 CLEARLY_NOISY = 1e-3  # share of the noise for such a search: functions that the model fits badly look noisy, too
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
@@ -275,7 +275,7 @@ class _Data:
             if lead < abs(_ODDS_OF_WHOLE[self.situation.structure]) + _LEAD * n:
                 candidates = (Candidate(Form(grouping="split"), split.hyperparameters, n), whole)
         elif plain and forms[0] != plain.form:
-            is_early = belief.n_data < MANY_FROM * max(2, belief.domain.n_dims)
+            is_early = belief.n_data < _MANY_FROM * max(2, belief.domain.n_dims)
             similar = belief.n_data * (_SIMILAR if is_early else _SIMILAR_LATER)
             if evidences[best[0], 0] < evidences[tried.index(plain.form), 0] + similar:
                 candidates = (whole, plain)
@@ -381,7 +381,7 @@ class _Data:
 def is_small_and_noisy(hyper: AdditiveHyperparameters) -> bool:
     """True for one noisy factor of two or three variables, which is neither split nor searched in a trust region."""
     sizes = [*map(len, hyper.lengthscales)]
-    return len(sizes) == 1 and sizes[0] in FEW_VARIABLES and hyper.noise_variances[0] > CLEARLY_NOISY
+    return len(sizes) == 1 and sizes[0] in _FEW_VARIABLES and hyper.noise_variances[0] > CLEARLY_NOISY
 
 
 def _is_choice_due(previous: Learned, settings: AdditiveGPSettings, n: int) -> bool:

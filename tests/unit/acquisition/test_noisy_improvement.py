@@ -113,13 +113,6 @@ def test_auto_searches_everywhere_with_one_noisy_factor_of_few_variables(
         assert (functions.high == 1.0).all()
 
 
-@pytest.mark.parametrize("n_more", [0, 1])
-def test_noise_is_presumed_in_every_second_turn_while_outcomes_do_not_exclude_it(situation_of, n_more: int) -> None:
-    situation = situation_of({"f": ["a", "b"]}, t=10 + n_more, noise=0.0)
-    functions = sb.Auto().local_functions(situation, sb.Auto().learn(situation, sb.AdditiveGPSettings(), None))
-    assert isinstance(functions, NoisyImprovements) is (n_more == 0)
-
-
 def test_points_that_break_a_limit_are_not_the_best_value() -> None:
     belief = some_belief(0.05)
     best = np.argmax(belief.posterior(belief.X)[0])
