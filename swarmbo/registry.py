@@ -180,12 +180,11 @@ def load(name: str, at: str) -> Any:
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
     try:
         thing: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
-            raise ConfigError(f"got {name!r}, but there is no module {error.name!r}; {wanted}", at=at) from error
-        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            wanted = "wanted one that is installed, in the present folder, or in the scenario's folder"
+            raise ConfigError(f"got {name!r}, but there is no module {missing!r}; {wanted}", at=at) from error
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     for part in path.split("."):
         if not hasattr(thing, part):

@@ -1,7 +1,7 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -129,7 +129,10 @@ class ChainAcquisition(Acquisition, frozen=True):
     def _problem_steps(self, situation: Situation) -> Steps[LocalProblem | None]:
         order, fast = self.markov_order, fast_belief(situation, self.valued_by(situation))
         picks, left_out = yield from greedy_picks(situation, self._best(situation), fast)
-        claims = _matched(situation, picks.keys() | {*left_out}) if left_out else picks
+        claims = picks
+        if left_out:  # distinct places for as many agents as possible, and of these for as many without a price
+            wanted = {a: situation.candidates[a] for a in situation.movers if a in picks or a in left_out}
+            claims = matched(wanted, wanted.keys() - situation.prices.keys() if situation.prices else ())
         bound = {*situation.movers} - situation.prices.keys()
         is_better = (len(claims.keys() & bound), len(claims)) > (len(picks.keys() & bound), len(picks))
         in_turn = None if is_better else picks
@@ -198,12 +201,6 @@ class ChainAcquisition(Acquisition, frozen=True):
             if not idle:
                 return groups, places
             agents = tuple(assigned)  # the chain without idle agents differs
-
-
-def _matched(situation: Situation, agents: Collection[str]) -> Spots:
-    """Distinct places for as many agents as possible, and of these for as many without a price as possible."""
-    wanted = {agent: situation.candidates[agent] for agent in situation.movers if agent in agents}
-    return matched(wanted, wanted.keys() - situation.prices.keys() if situation.prices else ())
 
 
 def require_level(world: float | None, own: float | None) -> float:

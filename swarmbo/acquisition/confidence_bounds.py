@@ -151,8 +151,7 @@ def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outc
         kind = structure.__struct_config__.tag
         if acquisition.groups == "learned":
             raise ConfigError(f"got {kind!r}, and 'learned' in $.acquisition.groups; wanted one of them", at=_AT)
-        is_disjoint = isinstance(structure, SampledStructure) and structure.samples == 1
-        if not is_disjoint:
+        if not (isinstance(structure, SampledStructure) and structure.samples == 1):
             wanted = "sampled with samples = 1, or kind = 'dec-hbo', where scopes may overlap"
             raise ConfigError(f"got {kind!r}, whose scopes overlap, for Add-GP-UCB; wanted {wanted}", at=_AT)
 

@@ -160,10 +160,8 @@ class Block:
 
     def on_axes(self, array: Table, *agents: int) -> Table:
         """Reshape an array over some agents' candidates to broadcast over a table of all."""
-        shape = [1] * len(self.means)
-        for size, agent in zip(array.shape, agents, strict=True):
-            shape[agent] = size
-        return array.reshape(shape)
+        sizes = dict(zip(agents, array.shape, strict=True))
+        return array.reshape([sizes.get(agent, 1) for agent in range(len(self.means))])
 
 
 # variance of a successor given all after it, and its covariances with those before it

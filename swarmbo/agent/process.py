@@ -33,8 +33,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
             name, arguments, keywords = connection.recv()
             try:
                 if agent is None:
-                    make = Agent if name == "new" else Agent.from_state_dict
-                    agent = make(*arguments, **keywords)
+                    agent = (Agent if name == "new" else Agent.from_state_dict)(*arguments, **keywords)
                     answer = agent.name
                 else:
                     answer = getattr(agent, name)(*arguments, **keywords)

@@ -165,12 +165,7 @@ Sites = Float[np.ndarray, "s d"] | None
 
 def of_type(kind: Any, fits: Callable[[str, Any], bool]) -> FitsData:
     """Test of encoded data of a type, with a test of the decoded data; None is refused."""
-
-    def is_admissible(agent: str, data: bytes) -> bool:
-        found = read_body(data, kind)
-        return found is not None and fits(agent, found)
-
-    return is_admissible
+    return lambda agent, data: (found := read_body(data, kind)) is not None and fits(agent, found)
 
 
 def reports(

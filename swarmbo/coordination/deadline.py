@@ -209,8 +209,7 @@ class DeadlineAgent(ABC):
     def _outgoing(self) -> list[Envelope]:
         out: list[Envelope] = []
         for name, other in self._peers.items():
-            bundle = other.next_bundle(self._now)
-            if bundle is not None:
+            if (bundle := other.next_bundle(self._now)) is not None:
                 label = messages.Label(self.decision, bundle.number)
                 out.append(Envelope(self.name, name, messages.Codec.encode(bundle, label)))
         return out

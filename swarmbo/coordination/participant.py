@@ -295,10 +295,8 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
     """
     traffic = step(agents, transport, by_deadline)
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
-        refused = Counter[str]()
-        for agent in agents.values():
-            refused.update(getattr(agent, "refused", {}))
-        why = refusals_text(refused)
+        refused = (getattr(agent, "refused", None) or Counter[str]() for agent in agents.values())
+        why = refusals_text(sum(refused, Counter[str]()))
         raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is in transit{why}")
     return traffic
 

@@ -215,11 +215,9 @@ class Conflicts:
 
     def clashes(self, decisions: Mapping[str, int | None]) -> int:
         """Number of pairs of variables with conflicting values."""
-        found = 0
-        for (x, y), pairs in self.forbidden.items():
-            i, j = decisions.get(x), decisions.get(y)
-            found += i is not None and j is not None and bool(pairs[i, j])
-        return found // 2
+        chosen = {x: i for x, i in decisions.items() if i is not None}
+        decided = ((x, y) for x, y in self.forbidden if x in chosen and y in chosen)
+        return sum(bool(self.forbidden[x, y][chosen[x], chosen[y]]) for x, y in decided) // 2
 
 
 def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:

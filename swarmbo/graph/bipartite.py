@@ -191,10 +191,7 @@ def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) 
     for u, v in g.edges():
         if (u in factors) == (v in factors):
             raise ConfigError(f"edge {u!r} - {v!r} joins two nodes of one kind; wanted a factor and a variable")
-    scopes: dict[str, list[str]] = {}
-    for node, name in names.items():
-        if node in factors:
-            scopes[name] = [names[variable] for variable in _variables_by_axis(g, node)]
+    scopes = {name: [names[x] for x in _variables_by_axis(g, node)] for node, name in names.items() if node in factors}
     covered = {variable for scope in scopes.values() for variable in scope}
     if isolated := [name for name in names.values() if name not in scopes and name not in covered]:
         raise ConfigError(f"variable {isolated[0]!r} is in no scope; connect it to a factor or leave it out")

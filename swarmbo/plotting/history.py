@@ -93,8 +93,7 @@ def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
 
 def measured_places(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """Places where an agent measured, or tried to, at the ends of its moves and en route."""
-    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
-    taken = [sample for sample in samples if not sample.declined]
+    taken = [s for record in records for s in record.samples if s.agent == agent and not s.declined]
     places = [place for s in taken for place in (*(stop.location for stop in s.en_route), s.location)]
     return np.asarray(places, dtype=float)
 

@@ -373,10 +373,7 @@ class Problem:
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
         """Mask of allowed points in the unit cube of ``box``. In a field, points are locations, even outside of it."""
-        allowed = np.ones(len(U), dtype=bool)
-        for limit in self.regions:
-            allowed &= limit.allows(U)
-        return allowed
+        return np.all([np.ones(len(U), dtype=bool), *(limit.allows(U) for limit in self.regions)], axis=0)
 
     @cached_property
     def few(self) -> Float[np.ndarray, "m n"] | None:

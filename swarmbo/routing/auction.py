@@ -107,11 +107,9 @@ class _Group:
         rows: list[tuple[float, ...]] = []
         for n, (bidder, place) in enumerate(zip(self._bidders, places.tolist(), strict=True)):
             rate, turn = float(rates[n, place]), -float(bidder.number)
-            if rate <= 0.0:
-                rows.append((-np.inf, -np.inf, -1.0, 0.0, 0.0))
-                continue
             deciding = (rate, turn) if order == "auction" else (turn, rate)
-            rows.append((*deciding, place, *bidder.next_stop(place)))
+            no_bid = -np.inf, -np.inf, -1.0, 0.0, 0.0
+            rows.append(no_bid if rate <= 0.0 else (*deciding, place, *bidder.next_stop(place)))
         return rows
 
     def award(self, winner: str, place: int) -> None:

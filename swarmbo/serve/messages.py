@@ -211,8 +211,7 @@ def document() -> dict[str, Any]:
         name: str, summary: str, answer: type[msgspec.Struct] | None, body: type[msgspec.Struct] | None, *refused: int
     ) -> dict[str, Any]:
         answers: dict[str, Any] = {"200": {"description": "done", "content": content(answer)}}
-        for code in sorted(refused):
-            answers[str(code)] = {"description": _REFUSALS[code], "content": content(Refusal)}
+        answers |= {str(n): {"description": _REFUSALS[n], "content": content(Refusal)} for n in sorted(refused)}
         found: dict[str, Any] = {"operationId": name, "summary": summary, "responses": answers}
         return found if body is None else {**found, "requestBody": {"required": True, "content": content(body)}}
 

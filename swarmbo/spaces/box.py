@@ -135,7 +135,8 @@ class PlaceTable:
         # more than one turn only where different locations have one hash
         while (is_open := (rows < 0) & (at < end)).any():
             candidates = self._order[at[is_open]]
-            is_same = ~self._differ(candidates, X[is_open])
+            pairs = zip(self._columns, X[is_open].T, strict=True)
+            is_same = np.all([column[candidates] == given for column, given in pairs], axis=0)
             rows[np.flatnonzero(is_open)[is_same]] = candidates[is_same]
             at = at + 1
         return rows
@@ -144,12 +145,6 @@ class PlaceTable:
         """Index of each location in the table; None if the table lacks any."""
         rows = self.find(X)
         return None if (rows < 0).any() else rows
-
-    def _differ(self, rows: Int[np.ndarray, " k"], X: Float[np.ndarray, "k d"]) -> Bool[np.ndarray, " k"]:
-        differ = np.zeros(len(X), dtype=bool)
-        for column, given in zip(self._columns, X.T, strict=True):
-            differ |= column[rows] != given
-        return differ
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:

@@ -184,9 +184,8 @@ class FunctionWorld(World):
         at = sent if point is None else point
         place = problem.placed({name: at[name] for name in problem.graph.variables})  # a world may report others, too
         if problem.outcomes == "total":
-            return News(
-                place, values.reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std
-            )
+            std = np.nan if isinstance(noise_std, Mapping) else noise_std
+            return News(place, values.reported_number(outcome), {}, std)
         outcomes = outcome if isinstance(outcome, Mapping) else {}
         factors = {channel: values.reported_number(outcomes.get(channel)) for channel in problem.channels}
         return News(place, None, factors, noise=noise_std if isinstance(noise_std, Mapping) else {})

@@ -95,11 +95,9 @@ class Ensemble:
         """Ensemble with pending physical points; ``awaited`` masks the factors with outcomes to come (None: all)."""
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
-        parts = list[EnsemblePart]()
-        for part in self.parts:  # in a part of one factor, the sum is that factor
-            own = to_come[:, list(part.hyper.factors)]
-            parts.append(part.awaiting(Observations.pending(U, own, in_sum=True)))
-        return replace(self, parts=tuple(parts))
+        # in a part of one factor, the sum is that factor
+        pending = [Observations.pending(U, to_come[:, list(part.hyper.factors)], in_sum=True) for part in self.parts]
+        return replace(self, parts=tuple(map(EnsemblePart.awaiting, self.parts, pending)))
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum over all members at joint points (m, n), physical."""

@@ -164,10 +164,7 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
 
 def _min_fill_order(graph: FactorGraph, sizes: Sizes) -> tuple[str, ...]:
     """Variables by fewest missing links between neighbours; in ties by the smallest table, then the graph's order."""
-    around = {x: set[str]() for x in graph.variables}  # neighbours
-    for scope in graph.scopes:
-        for x in scope:
-            around[x].update(set(scope) - {x})
+    around = {x: {y for f in graph.factors_of(x) for y in graph.scope(f)} - {x} for x in graph.variables}
     entries = {x: math.prod(sizes[y] for y in near) for x, near in around.items()}
     # a missing link counts twice; both numbers change link by link, as to count them again takes the square of a degree
     fill = {x: len(near) * (len(near) - 1) - sum(len(near & around[y]) for y in near) for x, near in around.items()}

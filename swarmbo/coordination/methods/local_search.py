@@ -63,9 +63,8 @@ def looked_around(
             mail.post(graph.owner(f), graph.variable_owner(x), messages.Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.flush()
-    outlooks: dict[str, Outlook] = {}
-    for x in view.variables:
-        outlooks[x] = Outlook.of([mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x])
+    lines = {x: [mail["line", f, x].entries for f in graph.factors_of(x)] for x in view.variables}
+    outlooks = {x: Outlook.of(own, chosen[x]) for x, own in lines.items()}
     return outlooks, np.array([tables[f][tuple(choices[x] for x in graph.scope(f))] for f in view.factors])
 
 
