@@ -61,7 +61,6 @@ _PER_PENDING = 0.3  # extra weight per pending point: with shared variables, bou
 _EVERYWHERE = 2.0  # side of a box that contains the cube, wherever its centre is
 _COMBINE_GROWTH = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _RESTART_WEIGHT = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
-_VERY_NOISY = 1e-2  # the same above which a draw searches one factor in every second turn
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -177,7 +176,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         is_noisy = _patience(belief.hyperparameters.total_noise_variance) > 1
         U = belief.domain.to_unit(belief.X[belief.known])
         is_repeated = bool((np.abs(U[:-1] - U[-1:]) < _SAME).all(axis=1).any())
-        if situation.ranges and is_repeated and not is_noisy and not is_batch:  # the search is stuck at a limit
+        is_limited = situation.history.barred is not None  # better points break a limit
+        if is_limited and is_repeated and not is_noisy and not is_batch:
             return self._bounds(situation, belief, _BOLDEST)
         if is_noisy and len(situation.graph.factors) <= DRAWABLE and (situation.n_batched or asked % _PERIOD):
             return self._draw(situation, belief, None)  # in noise, a few outcomes tell little
@@ -315,7 +315,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, hyper, start = situation.history, (previous.before or previous).hyperparameters, since
-        if transforms.is_small_and_noisy(hyper) and previous.plain_noise > transforms.CLEARLY_NOISY:
+        if transforms.is_small_and_noisy(hyper) and previous.plain_noise > transforms.VERY_NOISY:
             return since  # it is searched everywhere
         if since:  # the first points after a restart do not count
             later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
@@ -384,7 +384,7 @@ def _is_clearly_noisy(model: Model) -> bool:
     if not is_whole or not transforms.is_small_and_noisy(model.belief.hyperparameters):
         return False
     # a transform that fits badly looks like noise
-    return model.factor_warps[0].kind == "none" or model.learned.plain_noise > transforms.CLEARLY_NOISY
+    return model.factor_warps[0].kind == "none" or model.learned.plain_noise > transforms.VERY_NOISY
 
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
@@ -392,7 +392,7 @@ def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
     if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
         return False
     hyper = model.belief.hyperparameters
-    is_noisy = hyper.noise_variances[0] > _VERY_NOISY and not model.learned.is_exact
+    is_noisy = hyper.noise_variances[0] > transforms.VERY_NOISY and not model.learned.is_exact
     turn = situation.n_asked // max(len(model.learned.candidates), 1)  # all models that alternate are drawn
     may_draw = (kernel := hyper.kernels[0]) in KERNEL_NAMES or own_kernel(kernel).frequencies is not None
     return is_noisy and turn % _PERIOD == 0 and may_draw

@@ -213,11 +213,14 @@ class FunctionLearner:
 
     def situation(self, log: Logbook, links: "nx.Graph[str] | None") -> JointSituation:
         """Everything that a method may read."""
-        setup, problem = self.setup, self.setup.problem
+        setup, problem, history = self.setup, self.setup.problem, log.history
+        if problem.ranges:
+            moves = getattr(setup.belief, "time", None) is not None
+            history = barring_better_infeasible(history, problem.ranges, moves=moves)
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=barring_better_infeasible(log.history, problem.ranges) if problem.ranges else log.history,
+            history=history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,

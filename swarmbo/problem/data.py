@@ -95,7 +95,7 @@ class Dataset:
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
         measured: Measured quantities (t, c) that have limits, NaN if unknown; None: there are none.
         query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations, as by default.
-        barred: Mask (t,) of evaluations around which no search is wanted; None: there are none.
+        barred: Mask (t,) of evaluations that may not be incumbents; None: there are none.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))

@@ -84,7 +84,7 @@ def test_attached_points_change_no_box_restart_or_region(data):
     chosen = np.cumsum(is_own) * is_own > 3  # after a design of three
     box, region = TrustRegion(failures=2), TurboRegion(failures=2, fresh=2)
     if np.isfinite(asked[:3]).any():
-        assert box.side(mixed, steps=chosen) == box.side(asked, 3)
+        assert box.state(mixed, steps=chosen).side == box.state(asked, 3).side
     after = np.arange(len(asked)) >= 3
     one, other = region.replay(mixed, chosen, chosen, 2), region.replay(asked, after, after, 2)
     if np.isfinite(asked[:3]).any() and not other.restarts:
@@ -96,7 +96,7 @@ def test_attached_points_change_no_box_restart_or_region(data):
 
 def test_a_good_attached_point_becomes_the_incumbent():
     steps = np.array([False, False, True, True])
-    assert TrustRegion(failures=2).side(np.array([0.0, 9.0, 1.0, 2.0]), steps=steps) == 0.2
+    assert TrustRegion(failures=2).state(np.array([0.0, 9.0, 1.0, 2.0]), steps=steps).side == 0.2
     team = team_of("one factor", acquisition="auto")
     for _ in range(6):
         told(team, team.ask())

@@ -161,12 +161,14 @@ def probably_feasible(situation: JointSituation, time: TimeAxis | None) -> Bool[
     return now if limits and now.any() and optimistic_stds(situation) is None else kept
 
 
-def barring_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
+def barring_better_infeasible(history: Dataset, ranges: Mapping[str, Range], *, moves: bool = False) -> Dataset:
     """History that bars infeasible evaluations with outcomes at least as high as the best feasible one.
 
     Evaluations of ``least_violating`` count as feasible. A search around a better, infeasible point might never leave
     the region of violations. Without a sum, evaluations are barred if a measured quantity breaks its limit further.
-    Evaluations before the first that keeps all limits count neither for nor against a method, like an initial design.
+    Their outcomes are reduced to the best feasible one, as far higher ones would hide the differences of the others;
+    not if the limits move (``moves``), as they may become feasible. Evaluations before the first that keeps all limits
+    count neither for nor against a method, like an initial design.
     """
     kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
     over = _violations(history, ranges)
@@ -174,4 +176,10 @@ def barring_better_infeasible(history: Dataset, ranges: Mapping[str, Range]) -> 
     barred = ~kept & np.where(np.isfinite(sums), sums >= sums[kept].max(initial=-np.inf), over > least)
     if chosen is not None:
         chosen = chosen & np.logical_or.accumulate((over == 0.0) | (kept & (over <= _UNKNOWN)))
-    return replace(history, barred=barred if barred.any() else None, chosen=chosen)
+    if moves or not barred.any():
+        return replace(history, barred=barred if barred.any() else None, chosen=chosen)
+    columns = np.column_stack([history.totals, history.factors])
+    best = np.where(kept[:, None] & np.isfinite(columns), columns, -np.inf).max(axis=0)
+    is_too_high = barred[:, None] & (columns > best) & (best > -np.inf)
+    columns = np.where(is_too_high, best, columns)
+    return replace(history, totals=columns[:, 0], factors=columns[:, 1:], barred=barred, chosen=chosen)

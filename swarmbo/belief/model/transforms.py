@@ -33,7 +33,7 @@ _SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
 _MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
 NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
 _FEW_VARIABLES = (2, 3)  # of one factor that is searched everywhere in noise: a larger space is too wide
-CLEARLY_NOISY = 1e-3  # share of the noise for such a search: functions that the model fits badly look noisy, too
+VERY_NOISY = 1e-2  # the same above which one factor is searched everywhere; rough functions look noisy, too
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
@@ -381,7 +381,7 @@ class _Data:
 def is_small_and_noisy(hyper: AdditiveHyperparameters) -> bool:
     """True for one noisy factor of two or three variables, which is neither split nor searched in a trust region."""
     sizes = [*map(len, hyper.lengthscales)]
-    return len(sizes) == 1 and sizes[0] in _FEW_VARIABLES and hyper.noise_variances[0] > CLEARLY_NOISY
+    return len(sizes) == 1 and sizes[0] in _FEW_VARIABLES and hyper.noise_variances[0] > VERY_NOISY
 
 
 def _is_choice_due(previous: Learned, settings: AdditiveGPSettings, n: int) -> bool:

@@ -1246,20 +1246,23 @@ def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch,
         return found
 
     monkeypatch.setattr(sb.Auto, "local_functions", noted)
-    graph = FactorGraph.from_scopes({"f": ["x", "y"]})  # a named factor is not split soon
-    rng, team = np.random.default_rng(0), sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, seed=0)
-    X = rng.random((40, 2))
-    team.attach(X, np.sin(6.0 * X[:, 0] * X[:, 1]) + noise * rng.standard_normal(40))
+
+    def noisy(X: np.ndarray) -> np.ndarray:
+        return np.cos(2.0 * X[:, 0] * X[:, 1] + X[:, 2] * X[:, 3]) + noise * rng.standard_normal(len(X))
+
+    graph = FactorGraph.from_scopes({"f": list("xyzw")})  # a named factor is not split soon
+    rng, team = np.random.default_rng(0), sb.Team(graph, dict.fromkeys("xyzw", (0.0, 1.0)), seed=0)
+    X = rng.random((80, 4))
+    team.attach(X, noisy(X))
     for _ in range(4):
-        team.tell(
-            query := team.ask(), np.sin(6.0 * query.point["x"] * query.point["y"]) + noise * rng.standard_normal()
-        )
+        query = team.ask()
+        team.tell(query, noisy(np.array([[*query.point.values()]]))[0])
     assert sum(kinds) == drawn
     assert drawn == 0 or kinds in ([True, False] * 2, [False, True] * 2, [True, True, False, False])
 
 
 def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr("swarmbo.acquisition.auto._VERY_NOISY", -1.0)
+    monkeypatch.setattr("swarmbo.belief.model.transforms.VERY_NOISY", -1.0)
     situation = stalled(situation_of)
     learned, kinds = learned_of(first_of(situation, 16)), list[type]()
     for t in (17, 18, 19, 23, 24):

@@ -337,7 +337,7 @@ class TestLimitsOnMeasuredQuantities:
         if one.history.n_known:
             np.testing.assert_array_equal(free.model.belief.factors, limited.model.belief.factors)
 
-    def test_outcomes_of_infeasible_evaluations_are_dropped_if_they_may_beat_the_best_feasible_one(self):
+    def test_infeasible_evaluations_that_may_beat_the_best_feasible_one_are_barred_and_reduced_to_it(self):
         rows = [  # f, g, total, quantity (at most 1), known outcomes of f and g and the total that stay
             (1.0, 1.0, 2.0, 0.5, True),
             (0.0, 1.0, 1.0, 3.0, True),  # infeasible, and worse
@@ -357,7 +357,8 @@ class TestLimitsOnMeasuredQuantities:
         seen = barring_better_infeasible(data, ranges)
         assert seen.barred.tolist() == (~stay).tolist()
         np.testing.assert_array_equal(seen.sums, np.where(stay, table[:, 2], np.nan))
-        np.testing.assert_array_equal(seen.totals, table[:, 2])  # which models learn
+        np.testing.assert_array_equal(seen.totals, np.minimum(table[:, 2], 2.0))  # which models learn
+        np.testing.assert_array_equal(barring_better_infeasible(data, ranges, moves=True).totals, table[:, 2])
         # without a feasible evaluation, those that break the limit least count as feasible
         measured = np.array([[4.0, 3, 5, 6, 4, 2, 3, 9, 9]]).T
         worse = barring_better_infeasible(replace(data, measured=measured), ranges)
@@ -373,8 +374,21 @@ class TestLimitsOnMeasuredQuantities:
             outcome = -((x - 0.3) ** 2) - (k - 2) ** 2 / 4 - (x - 0.6) ** 2 + bonus[c]
             team.tell(query, outcome, constraints={"load": x})
         assert {name: team.recommend().point[name] for name in "kc"} == {"k": 2, "c": "v"}
-        model = team.model
-        assert model.belief.barred.sum() == np.isfinite(model.belief.totals[model.belief.barred]).sum() > 0
+
+    @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+    def test_far_better_outcomes_beyond_a_limit_do_not_hide_the_feasible_ones(self, outcomes):
+        graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        team = sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), seed=2, outcomes=outcomes, limits={"load": (None, 0.9)})
+        best = -np.inf
+        for _ in range(30):
+            x, y, z = (query := team.ask()).point.values()
+            load = x + 0.5 * y + 0.3 * z
+            f, g = -((x - 0.6) ** 2) - 0.5 * (y - 0.5) ** 2, -((z - 0.7) ** 2) - 0.5 * (y - 0.5) ** 2
+            best = max(best, f + g) if load <= 0.9 else best
+            f += 1e4 * max(load - 0.9, 0.0)
+            told = {"f": f, "g": g} if outcomes == "per-factor" else f + g
+            team.tell(query, told, constraints={"load": load})
+        assert best > -(0.16**2) / 1.34 - 2e-3  # the distance of the maximum from the limit
 
     def test_the_model_of_a_limit_knows_the_rounds_of_pending_points(self):
         belief = sb.AdditiveGPSettings(time=sb.TimeAxis())
