@@ -1262,7 +1262,8 @@ def test_a_draw_searches_one_very_noisy_factor_in_every_second_turn(monkeypatch,
 
 
 def test_a_restarted_search_of_one_noisy_factor_is_not_drawn(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr("swarmbo.belief.model.transforms.VERY_NOISY", -1.0)
+    monkeypatch.setattr(transforms, "VERY_NOISY", -1.0)
+    monkeypatch.setattr(transforms, "_FEW_VARIABLES", ())  # few variables would be searched everywhere
     situation = stalled(situation_of)
     learned, kinds = learned_of(first_of(situation, 16)), list[type]()
     for t in (17, 18, 19, 23, 24):
