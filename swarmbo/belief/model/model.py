@@ -111,20 +111,14 @@ class Model:
         """Values of factors at evaluated points, if they differ from the belief's; else None."""
         return None
 
-    def barring(self, history: Dataset) -> "Model":
-        """Model in which the ``barred`` evaluations of its history may not be incumbents."""
-        if (barred := history.barred) is None:
-            return self
-
-        def limited(belief: AdditiveGP, X: Float[np.ndarray, "t a"]) -> AdditiveGP:
-            if np.array_equal(belief.X, X):
-                return belief.barring(barred)
-            return belief.barring((belief.X[:, None] == X[barred]).all(axis=2).any(axis=1))  # a user's own selection
-
-        own = dict(zip(self.belief.graph.factors, map(list, self.belief.scopes), strict=True))
-        splits = {factor: limited(split, history.X[:, own[factor]]) for factor, split in self.splits.items()}
-        complete = self.complete and self.complete.barring(history)
-        return replace(self, belief=limited(self.belief, history.X), splits=splits, complete=complete)
+    def barring(self, X: Float[np.ndarray, "t n"], barred: Bool[np.ndarray, " t"]) -> "Model":
+        """Model in which these evaluations, of a history at joint points, may not be incumbents."""
+        belief, own = (
+            self.belief.barring(X, barred),
+            dict(zip(self.belief.graph.factors, self.belief.scopes, strict=True)),
+        )
+        splits = {factor: split.barring(X[:, list(own[factor])], barred) for factor, split in self.splits.items()}
+        return replace(self, belief=belief, splits=splits, complete=self.complete and self.complete.barring(X, barred))
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
         """Evaluated point with the largest posterior mean, in the unit cube; see ``incumbents.incumbent``."""
@@ -276,9 +270,8 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
 
     noise = np.column_stack([history.known_noise[:, 0], unknown])
-    lost = of_all(history.failed)  # one failed outcome suffices: then a pending one no longer matters
-    awaited = of_all(history.awaited) & ~lost
-    masks = {"awaited": awaited, "taken": lost | awaited | np.isfinite(history.totals)[:, None]}
+    lost, awaited = of_all(history.failed), of_all(history.awaited)  # a total with a failed part is not pending
+    masks = {"awaited": awaited & ~lost, "taken": lost | awaited | np.isfinite(history.totals)[:, None]}
     told = replace(history, factors=unknown, noise_std=noise, **masks)
     return replace(situation, graph=graph, history=told, structure="learned")
 

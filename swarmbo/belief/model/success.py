@@ -274,8 +274,7 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent; if it is too likely to fail, the likeliest point with an outcome that is not barred or, without any,
-    of random points.
+    The incumbent; if it is too likely to fail, the likeliest point with an outcome and not barred; else of random ones.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best

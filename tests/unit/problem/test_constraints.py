@@ -414,9 +414,8 @@ class TestLimitsOnMeasuredQuantities:
     def test_infeasible_points_are_barred_whichever_rows_an_own_belief_keeps(self, rows):
         X = np.array([[0.2], [0.9], [0.3], [0.35], [0.1]])
         y, problem = np.where([True, True, False, False, True], X[:, 0], np.nan), Problem.of(None, {"x": (0.0, 1.0)})
-        history = Dataset(X, y, np.full((5, 1), np.nan), barred=X[:, 0] == 0.9)
         belief = AdditiveGP.create(sb.AdditiveGPSettings(), problem.graph, problem.domain).update(X[rows], y[rows])
-        barred = Model(belief, Learned(belief.hyperparameters, 0)).barring(history).belief
+        barred = Model(belief, Learned(belief.hyperparameters, 0)).barring(X, X[:, 0] == 0.9).belief
         assert barred.barred.tolist() == [row == 1 for row in rows]
 
     def test_dec_hbo_is_not_stalled_while_feasible_points_improve(self):
