@@ -235,8 +235,8 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
 
 def _is_stalled(belief: AdditiveGP) -> bool:
     """True if the posterior means of the last evaluations of one factor gained nothing."""
-    if len(belief.graph.factors) > 1 or belief.has_time or belief.n_data <= _STUCK:
+    if len(belief.graph.factors) > 1 or belief.has_time or belief.eligible.sum() <= _STUCK:
         return False
-    means = belief.posterior_mean(belief.X[belief.known])
+    means = belief.posterior_mean(belief.X[belief.eligible])
     earlier, best = float(means[:-_STUCK].max()), float(means.max())
     return best - earlier <= _GAIN * (best - float(np.median(means)))

@@ -113,7 +113,7 @@ class FunctionLearner:
         else:
             found = setup.belief.learn(situation, setup.acquisition, self.learned)  # a user's own belief
             model = checked_result(Model, found, setup.belief, "learn")
-        model = model if situation.history.barred is None else model.barring(situation.history.barred)
+        model = model if (barred := situation.history.barred) is None else model.barring(situation.history.X, barred)
         return replace(self, last=(log, model)), model
 
     def decided_elsewhere(self, log: Logbook, point: Point, report: SolveReport) -> tuple["FunctionLearner", Choice]:

@@ -54,9 +54,10 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
 
 def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, seed: int = 0) -> AdditiveFunction:
     """A draw from an additive Gaussian process on [0, 1]^d: a chain of overlapping factors; its maximum is searched."""
-    if not 1 <= size <= n_variables or not lengthscale > 0.0:
-        got = f"got size {size} and lengthscale {lengthscale}"
-        raise ConfigError(f"{got}; wanted 1 to {n_variables}, and a number above 0", at="$.environment.size")
+    if not 1 <= size <= n_variables:
+        raise ConfigError(f"got {size}; wanted 1 to {n_variables}", at="$.environment.size")
+    if not 0.0 < lengthscale < np.inf:
+        raise ConfigError(f"got {lengthscale}; wanted a finite number > 0", at="$.environment.lengthscale")
     starts = list(range(0, n_variables - size + 1, max(size - 1, 1)))
     if starts[-1] + size < n_variables:
         starts.append(n_variables - size)

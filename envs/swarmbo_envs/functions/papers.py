@@ -51,13 +51,13 @@ def rover(
     """
     if n_variables < 8 or n_variables % 2:
         raise ConfigError(f"got {n_variables}; wanted an even number >= 8", at="$.environment.n_variables")
-    drawn = stream(seed, "rover obstacles").random((4 * max(obstacles, 0) + 64, 2))
+    if obstacles < 0:
+        raise ConfigError(f"got {obstacles}; wanted an integer >= 0", at="$.environment.obstacles")
+    drawn = stream(seed, "rover obstacles").random((4 * obstacles + 64, 2))
     free = (np.abs(drawn[:, None] - np.stack([_START, _GOAL])).max(axis=2) > 2.0 * half_m).all(axis=1)
-    if not 0 <= obstacles <= free.sum() or not half_m > 0.0:
-        got = f"got {obstacles} squares of half side {half_m}"
-        raise ConfigError(
-            f"{got}; wanted 0 or more, small enough to leave start and goal free", at="$.environment.half_m"
-        )
+    if obstacles > free.sum() or not half_m > 0.0:
+        wanted = "a number > 0, small enough to leave start and goal free"
+        raise ConfigError(f"got {obstacles} squares of half side {half_m}; wanted {wanted}", at="$.environment.half_m")
     term = partial(path_value, centres=drawn[free][:obstacles], half=half_m, through=through)
     low, high = np.zeros(n_variables), np.ones(n_variables)
     return AdditiveFunction(f"rover-{n_variables}", low, high, {"f": tuple(range(n_variables))}, {"f": term})

@@ -259,8 +259,10 @@ class ChannelGP(SpatialGP):
         given = self._next_given
         return self._with(now=float(now), base=self._next_base, given=None if given is None else given.at(float(now)))
 
-    def barring(self, barred: Bool[np.ndarray, " t"]) -> Self:
-        """Belief with the same data, in which these points may not be incumbents."""
+    def barring(self, X: Table, barred: Bool[np.ndarray, " n"]) -> Self:
+        """Belief with the same data, in which these of the points ``X`` of a history may not be incumbents."""
+        if not np.array_equal(self.X, X):  # a user's own belief has some of the rows
+            barred = (self.X[:, None] == X[barred]).all(axis=2).any(axis=1)
         return self._with(barred=barred, base=self._next_base, given=self._next_given)
 
     def log_evidence(self) -> float:

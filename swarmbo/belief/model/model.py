@@ -111,11 +111,14 @@ class Model:
         """Values of factors at evaluated points, if they differ from the belief's; else None."""
         return None
 
-    def barring(self, barred: Bool[np.ndarray, " t"]) -> "Model":
-        """Model in which these evaluations may not be incumbents."""
-        belief = self.belief.barring(barred[len(barred) - len(self.belief.X) :])  # without those that are set aside
-        splits = {factor: split.barring(barred) for factor, split in self.splits.items()}
-        return replace(self, belief=belief, splits=splits, complete=self.complete and self.complete.barring(barred))
+    def barring(self, X: Float[np.ndarray, "t n"], barred: Bool[np.ndarray, " t"]) -> "Model":
+        """Model in which these evaluations, of a history at joint points, may not be incumbents."""
+        belief, own = (
+            self.belief.barring(X, barred),
+            dict(zip(self.belief.graph.factors, self.belief.scopes, strict=True)),
+        )
+        splits = {factor: split.barring(X[:, list(own[factor])], barred) for factor, split in self.splits.items()}
+        return replace(self, belief=belief, splits=splits, complete=self.complete and self.complete.barring(X, barred))
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
         """Evaluated point with the largest posterior mean, in the unit cube; see ``incumbents.incumbent``."""
@@ -267,7 +270,8 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
 
     noise = np.column_stack([history.known_noise[:, 0], unknown])
-    masks = {"awaited": of_all(history.awaited), "taken": of_all(history.taken)}
+    lost, awaited = of_all(history.failed), of_all(history.awaited)  # a total with a failed part is not pending
+    masks = {"awaited": awaited & ~lost, "taken": lost | awaited | np.isfinite(history.totals)[:, None]}
     told = replace(history, factors=unknown, noise_std=noise, **masks)
     return replace(situation, graph=graph, history=told, structure="learned")
 

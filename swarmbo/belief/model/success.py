@@ -274,12 +274,13 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent; if it is too likely to fail, the likeliest point with an outcome or, without any, of random points.
+    The incumbent; if it is too likely to fail, the likeliest point with an outcome and not barred; else of random ones.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best
     history = situation.history
     known = np.isfinite(history.totals) | np.isfinite(history.factors).any(axis=1)
+    known &= True if history.barred is None else ~history.barred
     tried = np.concatenate([best[None], situation.domain.to_unit(history.X[known])])
     if not known.any():
         rng = stream(situation.seed, "success", "search", evaluations=len(history))

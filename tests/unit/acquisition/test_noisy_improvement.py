@@ -116,7 +116,7 @@ def test_auto_searches_everywhere_with_one_noisy_factor_of_few_variables(
 def test_points_that_break_a_limit_are_not_the_best_value() -> None:
     belief = some_belief(0.05)
     best = np.argmax(belief.posterior(belief.X)[0])
-    barred = belief.barring(np.arange(len(belief.X)) == best)
+    barred = belief.barring(belief.X, np.arange(len(belief.X)) == best)
     beside = belief.domain.to_unit(belief.X[[best]]) + 0.03
     free, limited = (total_value(NoisyImprovements.on_cube(own, seed=0), beside)[0] for own in (belief, barred))
     assert limited > free + 1.0

@@ -244,3 +244,19 @@ def test_a_structure_with_outcomes_per_factor_or_priors_by_name_is_refused(prior
     belief = {"kind": "additive", "structure": {"kind": "sampled"}, "factors": priors}
     with pytest.raises(ConfigError, match=message):
         sb.Team(sb.FactorGraph.from_scopes({"f": NAMES}), BOUNDS, belief=belief, outcomes=outcomes)
+
+
+def test_with_learned_scopes_parts_given_up_are_no_failures_and_failed_parts_are() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z"]})
+    team = sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), seed=0)
+    told = [{"f": 1.0, "g": 1.0, "h": 1.0}, {"f": 1.0}, {"f": 1.0}, {"f": None}, {"f": 1.0, "g": None, "h": 1.0}]
+    for i, outcomes in enumerate(told):
+        team.tell(query := team.ask(), outcomes)
+        if i == 1:
+            team.give_up(query)
+    situation = situation_of(team)
+    inside = in_structure(situation, LearnedStructure(((0, 1), (2,)), (), 5, ((0,),)))
+    assert inside.history.failed.tolist() == [[failed] * 2 for failed in situation.history.failed.any(axis=1)]
+    assert inside.history.failed.any(axis=1).tolist() == [False] * 3 + [True] * 2
+    assert inside.history.awaited.any(axis=1).tolist() == [False, False, True, False, False]
+    assert inside.history.taken.all(axis=1).tolist() == [True, False, True, True, True]

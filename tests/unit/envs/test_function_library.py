@@ -211,8 +211,11 @@ def test_rescaling_changes_the_sensitivity_to_each_axis_and_keeps_the_optimum():
         ("michalewicz", {"n_variables": -1}, r"n_variables: got -1; wanted an integer >= 1"),
         ("ackley", {"n_variables": 0}, r"n_variables: got 0; wanted an integer >= 1"),
         ("michalewicz", {"steepness": -3}, "got -3; wanted an integer >= 1"),
-        ("additive-gp", {"lengthscale": 0.0}, "lengthscale 0.0; wanted .* a number above 0"),
-        ("rover", {"obstacles": -1}, "got -1 squares"),
+        ("additive-gp", {"size": 7}, r"environment\.size: got 7; wanted 1 to 6"),
+        ("additive-gp", {"lengthscale": 0.0}, r"environment\.lengthscale: got 0.0; wanted a finite number > 0"),
+        ("additive-gp", {"lengthscale": np.inf}, r"environment\.lengthscale: got inf; wanted a finite number > 0"),
+        ("rover", {"obstacles": -1}, r"environment\.obstacles: got -1; wanted an integer >= 0"),
+        ("rover", {"half_m": 0.0}, r"environment\.half_m: got 113 squares of half side 0.0; wanted a number > 0"),
         ("rover", {"half_m": 0.45}, "got 113 squares of half side 0.45; wanted .* start and goal free"),
     ],
 )

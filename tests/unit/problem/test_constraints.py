@@ -19,7 +19,11 @@ from pettingzoo import ParallelEnv
 from scipy.spatial.distance import pdist
 
 import swarmbo as sb
+from swarmbo.acquisition.confidence_bounds import _is_stalled
+from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.limits import barring_better_infeasible, probably_violated
+from swarmbo.belief.model.model import Learned, Model
+from swarmbo.belief.model.success import least_margin, reference, requirements
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
@@ -419,6 +423,34 @@ class TestLimitsOnMeasuredQuantities:
         data = Dataset(np.zeros((3, 1)), np.arange(3.0), np.full((3, 1), np.nan), chosen=np.array([False, True, True]))
         seen = barring_better_infeasible(replace(data, measured=np.full((3, 1), np.nan)), {"q": (None, 1.0)})
         assert seen.chosen.tolist() == [False, True, True]
+
+    @pytest.mark.parametrize("rows", [[0, 1, 4], [4, 1, 0, 2, 3], [0, 4]])
+    def test_infeasible_points_are_barred_whichever_rows_an_own_belief_keeps(self, rows):
+        X = np.array([[0.2], [0.9], [0.3], [0.35], [0.1]])
+        y, problem = np.where([True, True, False, False, True], X[:, 0], np.nan), Problem.of(None, {"x": (0.0, 1.0)})
+        belief = AdditiveGP.create(sb.AdditiveGPSettings(), problem.graph, problem.domain).update(X[rows], y[rows])
+        barred = Model(belief, Learned(belief.hyperparameters, 0)).barring(X, X[:, 0] == 0.9).belief
+        assert barred.barred.tolist() == [row == 1 for row in rows]
+
+    def test_dec_hbo_is_not_stalled_while_feasible_points_improve(self):
+        team = sb.Team(None, {"x": (0.0, 1.0)}, seed=0, limits={"q": (None, 0.7)}, acquisition="dec-hbo", initial=2)
+        for x in (0.95, *np.linspace(0.05, 0.65, 9)):  # the best is infeasible, and each later point is a new best
+            team.tell(team.ask(), x, point={"x": x}, constraints={"q": x})
+        assert team.model.belief.barred[0]
+        assert not _is_stalled(team.model.belief)
+
+    def test_no_search_starts_from_an_infeasible_point_after_failures(self):
+        team = sb.Team(None, dict.fromkeys("xy", (0.0, 1.0)), seed=0, limits={"q": (None, 0.5)}, initial=2)
+        moves = [(i, j) for i, j in product((-0.03, 0.0, 0.03), repeat=2) if i or j]
+        for i, j in moves:  # failures next to the only feasible point
+            team.tell(team.ask(), None, failed=True, point={"x": 0.3 + i, "y": 0.3 + j})
+        for x, y, q in [(0.3, 0.3, 1.0), *((0.85 + 0.01 * i, 0.8, 2.0) for i in range(8))]:
+            team.tell(team.ask(), q, point={"x": x, "y": y}, constraints={"q": x})
+        situation, best = team._learner.situation(team._log, None), team.model.incumbent()
+        assert situation.history.barred.sum() == 8
+        needed = requirements(situation)
+        assert least_margin(needed, best[None])[0] < 0.0
+        assert reference(situation, needed, best).tolist() == best.tolist() == [0.3, 0.3]
 
     @pytest.mark.parametrize("unit", [1.0, 1e6])
     def test_a_small_allowed_part_is_found_though_the_best_outcomes_lie_far_from_it(self, unit):

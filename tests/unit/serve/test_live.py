@@ -1,5 +1,6 @@
 """A real service on loopback with many clients and kills: each query gets one outcome, and nothing is lost."""
 
+import io
 import json
 import os
 import random
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -243,3 +245,24 @@ def test_a_controller_tells_all_queries(service, tmp_path, controller, program):
 def test_the_controller_in_python_has_about_20_lines():
     assert len(FILES["controller.py"].splitlines()) <= 24
     assert set(FILES) == {"oven.toml", "controller.py", "controller.sh"}
+
+
+@pytest.mark.parametrize(("last", "end"), [(410, None), (422, "the reason")])
+def test_the_controller_in_python_waits_for_a_busy_service_and_ends_with_the_reason(monkeypatch, last, end):
+    asked = {"query": "q1", "told": False, "point": {"celsius": 190, "minutes": 35}}
+    answers, called = [429, 503, asked, 503, {}, last], list[str]()
+
+    def answered(request, timeout):
+        called.append(request.selector)
+        body = answers[len(called) - 1]
+        if isinstance(body, int):
+            raise urllib.error.HTTPError(request.full_url, body, "refused", {}, io.BytesIO(b"the reason"))
+        return io.BytesIO(json.dumps(body).encode())
+
+    monkeypatch.setattr(urllib.request, "urlopen", answered)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["controller.py", "http://127.0.0.1:1", "token", "ada"])
+    with pytest.raises(SystemExit) as ended:
+        exec(FILES["controller.py"], {})
+    assert ended.value.code == end
+    assert called == ["/ask"] * 3 + ["/tell/q1"] * 2 + ["/ask"]
