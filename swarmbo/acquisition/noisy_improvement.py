@@ -64,8 +64,8 @@ class NoisyImprovements(BoxFunctions):
         normal = ndtri(sobol(_N_DRAWS, len(rivals), rng)).T
         mean = (joint.mean - hyper.constants[0]) / scale
         drawn = mean[:, None] + covariances @ (vectors / roots) @ normal
-        data = {"points": belief.domain.to_unit(points), "drawn": drawn, "best": drawn[rivals].max(axis=0)}
-        return cls(**on_box(belief), prior=hyper.covariance(0), **data)
+        best, places = drawn[rivals].max(axis=0), belief.domain.to_unit(points)
+        return cls(**on_box(belief), prior=hyper.covariance(0), points=places, drawn=drawn, best=best)
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "n n"]:
