@@ -261,8 +261,8 @@ class ChannelGP(SpatialGP):
 
     def barring(self, X: Table, barred: Bool[np.ndarray, " n"]) -> Self:
         """Belief with the same data, in which these of the points ``X`` of a history may not be incumbents."""
-        if not np.array_equal(self.X, X):  # a user's own belief has some of the rows
-            barred = (self.X[:, None] == X[barred]).all(axis=2).any(axis=1)
+        if not np.array_equal(self.points, X):  # a user's own belief may have some of the rows
+            barred = (self.points[:, None] == X[barred]).all(axis=2).any(axis=1)
         return self._with(barred=barred, base=self._next_base, given=self._next_given)
 
     def log_evidence(self) -> float:

@@ -113,11 +113,8 @@ class Model:
 
     def barring(self, X: Float[np.ndarray, "t n"], barred: Bool[np.ndarray, " t"]) -> "Model":
         """Model in which these evaluations, of a history at joint points, may not be incumbents."""
-        belief, own = (
-            self.belief.barring(X, barred),
-            dict(zip(self.belief.graph.factors, self.belief.scopes, strict=True)),
-        )
-        splits = {factor: split.barring(X[:, list(own[factor])], barred) for factor, split in self.splits.items()}
+        belief, place = self.belief.barring(X, barred), self.belief.graph.place_of
+        splits = {f: split.barring(X[:, list(belief.scopes[place[f]])], barred) for f, split in self.splits.items()}
         return replace(self, belief=belief, splits=splits, complete=self.complete and self.complete.barring(X, barred))
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
