@@ -262,11 +262,11 @@ class _Data:
             i = max((i for i, form in enumerate(tried) if form.warp == "none"), key=lambda i: evidences[i, 0])
             plain = Candidate(tried[i], beliefs[i].hyperparameters, n)
         hyperparameters = AdditiveHyperparameters.of(beliefs[i].hyperparameters.factor(j) for j, i in enumerate(best))
-        can_split = is_all and not (plain and is_small_and_noisy(plain.hyperparameters))
-        splits, leads = self._leading_sums(evidences.max(axis=0)) if can_split else ({}, {})
+        is_noisy = plain is not None and is_small_and_noisy(plain.hyperparameters)
+        splits, leads = self._leading_sums(evidences.max(axis=0)) if is_all and not is_noisy else ({}, {})
         is_alone = is_one and not splits
         belief = self.whole(warps, forms, splits, is_alone=is_alone)
-        if is_alone and belief.n_data:
+        if is_alone and belief.n_data and not is_noisy:  # a wide prior of the noise may hide it
             belief = belief.fit(stream(self.situation.seed, "belief", "room", evaluations=n))
             hyperparameters = belief.hyperparameters
         whole, candidates = Candidate(forms[0], hyperparameters, n), ()
