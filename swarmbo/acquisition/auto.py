@@ -84,6 +84,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | untransformed outcomes, with a factor for each variable | as with the given factors | one |
     | single factors, no shared variables | untransformed, root, fourth root, logarithm, with a Matérn 5/2 or an RBF \
     kernel | log expected improvement | one per factor |
+    | one noisy factor of two or three variables | the same | noisy expected improvement | none |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
     | single factors, shared variables | untransformed outcomes | in turn a joint posterior draw, cautious and bold \
     bounds | none |
@@ -159,7 +160,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._for_totals(situation, model)
         if is_shared(situation.graph):
             return self._draws_and_bounds(situation, belief)
-        if _is_clearly_noisy(model):
+        is_whole = not model.divided and model.complete is None and belief.n_data > 0
+        if is_whole and transforms.is_clearly_noisy(model.learned):
             return NoisyImprovements.on_cube(belief, situation.seed)
         if _is_turn_of_draw(situation, model):
             return self._draw(situation, belief, None)
@@ -315,7 +317,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         if len(situation.graph.factors) > 1 or previous.may_split:
             return since
         history, hyper, start = situation.history, (previous.before or previous).hyperparameters, since
-        if transforms.is_small_and_noisy(hyper) and previous.plain_noise > transforms.VERY_NOISY:
+        if transforms.is_clearly_noisy(previous.before or previous):
             return since  # it is searched everywhere
         if since:  # the first points after a restart do not count
             later = np.flatnonzero(situation.chosen[since:])[self.restarts.fresh - 1 :] + since + 1
@@ -376,15 +378,6 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > transforms.NOISY else 1
-
-
-def _is_clearly_noisy(model: Model) -> bool:
-    """True for one noisy factor of few variables that is not split, so that it is searched everywhere."""
-    is_whole = not model.divided and model.complete is None and model.belief.n_data > 0
-    if not is_whole or not transforms.is_small_and_noisy(model.belief.hyperparameters):
-        return False
-    # a transform that fits badly looks like noise
-    return model.factor_warps[0].kind == "none" or model.learned.plain_noise > transforms.VERY_NOISY
 
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:

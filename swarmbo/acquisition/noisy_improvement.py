@@ -26,7 +26,7 @@ from swarmbo.graph.box_functions import Climbing, Points, Received, Values
 from swarmbo.kernels.stationary import Covariance, correlation_and_slope
 
 _N_DRAWS = 64  # draws of the function; with 8, a search follows the error of their average
-_N_RIVALS = 32  # points that are drawn: those that may be the best; other values follow from them
+_N_RIVALS = 256  # points that are drawn: those that may be the best; other values follow from them
 _BOUND = 2.0  # standard deviations above the mean by which these points are selected
 _JITTER = 1e-6  # share of the prior variance, below which the value at an evaluated point is not known
 _LEAST_VARIANCE = 1e-10  # share of the prior variance: smaller ones are rounding errors

@@ -246,7 +246,7 @@ class ChannelGP(SpatialGP):
     @property
     def without_pending(self) -> Self:
         """Belief from known outcomes only."""
-        return self._with(**self._none_pending)
+        return self._with(**self._none_pending, base=self._next_base) if len(self.pending) else self
 
     def at(self, now: float) -> Self:
         """Belief for another (finite) round; this belief if there is no time axis.

@@ -166,9 +166,9 @@ def barring_better_infeasible(history: Dataset, ranges: Mapping[str, Range], *, 
 
     Evaluations of ``least_violating`` count as feasible. A search around a better, infeasible point might never leave
     the region of violations. Without a sum, evaluations are barred if a measured quantity breaks its limit further.
-    Their outcomes are reduced to the best feasible one, as far higher ones would hide the differences of the others;
-    not if the limits move (``moves``), as they may become feasible. Evaluations before the first that keeps all limits
-    count neither for nor against a method, like an initial design.
+    Each of their outcomes is reduced to the largest feasible one of its kind, as far higher ones would hide the
+    differences of the others; not if limits move (``moves``), as they may become feasible. Evaluations before the
+    first that keeps all limits count neither for nor against a method, like an initial design.
     """
     kept, sums, chosen = least_violating(history, ranges), history.sums, history.chosen
     over = _violations(history, ranges)

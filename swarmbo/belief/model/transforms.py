@@ -32,8 +32,8 @@ _SIMILAR = 0.5  # nats per evaluation: with a smaller lead, a transform alternat
 _SIMILAR_LATER = 1.5  # the same once outcomes show the optimum's shape
 _MANY_FROM = 10  # evaluations per variable from which on they do; one variable counts as two
 NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
-_FEW_VARIABLES = (2, 3)  # of one factor that is searched everywhere in noise: a larger space is too wide
 VERY_NOISY = 1e-2  # the same above which one factor is searched everywhere; rough functions look noisy, too
+_FEW_VARIABLES = (2, 3)  # coordinates of one factor that is then searched everywhere: a larger space is too wide
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior log odds of a whole factor against a sum over its variables
     "known": math.log(10.0),  # a factor that the user named is unlikely to be a sum over its variables
@@ -379,9 +379,15 @@ class _Data:
 
 
 def is_small_and_noisy(hyper: AdditiveHyperparameters) -> bool:
-    """True for one noisy factor of two or three variables, which is neither split nor searched in a trust region."""
+    """True for one noisy factor with two or three coordinates."""
     sizes = [*map(len, hyper.lengthscales)]
     return len(sizes) == 1 and sizes[0] in _FEW_VARIABLES and hyper.noise_variances[0] > VERY_NOISY
+
+
+def is_clearly_noisy(learned: Learned) -> bool:
+    """True for one noisy factor with two or three coordinates, if a badly fitting transform does not only look so."""
+    is_plain = not learned.forms or learned.forms[0].warp == "none"
+    return is_small_and_noisy(learned.hyperparameters) and (is_plain or learned.plain_noise > VERY_NOISY)
 
 
 def _is_choice_due(previous: Learned, settings: AdditiveGPSettings, n: int) -> bool:
