@@ -84,8 +84,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | untransformed outcomes, with a factor for each variable | as with the given factors | one |
     | single factors, no shared variables | untransformed, root, fourth root, logarithm, with a Matérn 5/2 or an RBF \
     kernel | log expected improvement | one per factor |
-    | one noisy factor of two or three variables | the same | noisy expected improvement | none |
     | | a sum of functions of the factor's variables | log expected improvement of each | none |
+    | one noisy factor of two or three variables | the same | noisy expected improvement | none |
     | single factors, shared variables | untransformed outcomes | in turn a joint posterior draw, cautious and bold \
     bounds | none |
     | any, with a time axis | untransformed outcomes | bounds | none |
