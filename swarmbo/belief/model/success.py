@@ -280,7 +280,8 @@ def reference(
         return best
     history = situation.history
     known = np.isfinite(history.totals) | np.isfinite(history.factors).any(axis=1)
-    known &= True if history.barred is None else ~history.barred
+    if history.barred is not None:
+        known &= ~history.barred
     tried = np.concatenate([best[None], situation.domain.to_unit(history.X[known])])
     if not known.any():
         rng = stream(situation.seed, "success", "search", evaluations=len(history))

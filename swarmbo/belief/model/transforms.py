@@ -385,7 +385,8 @@ def is_small_and_noisy(hyper: AdditiveHyperparameters) -> bool:
 
 
 def is_clearly_noisy(learned: Learned) -> bool:
-    """True for one noisy factor with two or three coordinates, if a badly fitting transform does not only look so."""
+    """True for one noisy factor with two or three coordinates, whose untransformed outcomes are noisy, too."""
+    # a transform that fits badly looks like noise
     is_plain = not learned.forms or learned.forms[0].warp == "none"
     return is_small_and_noisy(learned.hyperparameters) and (is_plain or learned.plain_noise > VERY_NOISY)
 
