@@ -41,7 +41,8 @@ _PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of 
 _LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
 _GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: with more expected improvement, the search is global
 _N_POINTS = 256  # random points at which this improvement is computed
-_GLOBAL_ABOVE_ON_LINE = 1e-4  # the same share for one variable, all of whose peaks are found soon
+_LITTLE = 1e-4  # the same share: with less expected improvement in its trust region, one factor is searched globally
+_LITTLE_IN_NOISE = 0.2  # the same as a share of the noise's standard deviation
 _PERIOD = 2  # period of global searches of a stalled factor or one variable, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # period in queries of joint draws of factors that share variables, as bounds do not leave a basin
@@ -285,26 +286,29 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return restarted_at > 0 and n_steps < self.restarts.fresh and not model.divided
 
     def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box:
-        """Trust region of one factor since its last restart; everywhere at some turns of one variable."""
+        """Trust region of one factor since its last restart; at some turns everywhere, to find a higher peak."""
         belief, since = model.belief, model.learned.restarted_at
         # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere:
         # untransformed outcomes, which show a peak's shape, refine it.
         by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
         has_little_noise = min(max(h.noise_variances) for h in by_model) <= transforms.NOISY
-        is_line = len(centre) == 1 and not since and has_little_noise
-        box = self._box(max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances))))
+        hyper, U = belief.hyperparameters, belief.domain.to_unit(belief.X)
+        box = self._box(max(_PATIENCE_OF_ONE, _patience(max(hyper.noise_variances))))
         state = box.state(
             _seen(belief, situation)[since:],
             n_initial=self.restarts.fresh if since else 0,  # first points after a restart do not count
             steps=situation.steps()[since:],
-            places=belief.domain.to_unit(belief.X) if is_line else None,  # points everywhere are no steps of the region
+            places=None if since else U,  # before a restart, some points are elsewhere; they are no steps of the region
             basis=situation.basis(since),
         )
-        if is_line and situation.n_asked % _PERIOD == 0:
-            (potential,) = _potentials(situation, belief, centre).values()
-            if potential >= _GLOBAL_ABOVE_ON_LINE * state.spread:
-                return box_around(centre, _EVERYWHERE)
-        return box_around(centre, state.side)
+        near, everywhere = box_around(centre, state.side), box_around(centre, _EVERYWHERE)
+        if since or situation.n_asked % _PERIOD:
+            return near
+        if len(centre) == 1 and has_little_noise:  # all peaks of one variable are found soon
+            return everywhere
+        (here,) = _potentials(situation, belief, near).values()
+        noise = math.sqrt(hyper.noise_variances[0]) * hyper.scales[0]
+        return everywhere if here <= max(_LITTLE * state.spread, _LITTLE_IN_NOISE * noise) else near
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
@@ -334,7 +338,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
         # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
         # in the last batch no factor is searched globally, as no decision follows.
-        potentials = _potentials(situation, belief, centre)
+        potentials = _potentials(situation, belief, box_around(centre, _EVERYWHERE))
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
@@ -354,17 +358,19 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         return box_around(centre, sides)
 
 
-def _potentials(situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]) -> dict[str, float]:
-    """Largest expected improvement of each factor at random points of the whole box."""
-    when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-    low, high = box_around(centre, _EVERYWHERE)
-    everywhere = LogImprovements(belief.graph, low, high, centre[None], belief=belief, reference=to_beat(belief))
+def _potentials(situation: JointSituation, belief: AdditiveGP, box: Box) -> dict[str, float]:
+    """Largest expected improvement of each factor at random points of a box."""
+    rng = stream(situation.seed, "promise", evaluations=len(situation.history), pending=len(situation.pending))
+    (low, high), coding = box, situation.coded_by
+    improvements = LogImprovements(belief.graph, low, high, low[None], belief=belief, reference=to_beat(belief))
+    if coding is not None:
+        low, high = coding.box_outside(low, high)
+    points = low + rng.random((_N_POINTS, len(low))) * (high - low)
+    if coding is not None:  # only values that can be evaluated
+        points = coding.inside(coding.domain.snapped(points))
     potentials = dict[str, float]()
     for stack in stacks_of(belief.graph):
-        points = stream(situation.seed, "promise", **when).random((_N_POINTS, len(stack.columns[0])))
-        if (coding := situation.coded_by) is not None and coding.counts == [1]:  # only values that can be evaluated
-            points = coding.inside(coding.domain.snapped(points))
-        gains = everywhere.value(stack, np.broadcast_to(points, (len(stack.factors), *points.shape)), ())
+        gains = improvements.value(stack, stack.take(points), ())
         potentials |= dict(zip(stack.factors, np.exp(gains.max(axis=1)).tolist(), strict=True))
     return potentials
 

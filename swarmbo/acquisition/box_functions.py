@@ -122,8 +122,7 @@ class MixedFunctions(ComposedFunctions):
     @classmethod
     def around(cls, inner: BoxFunctions, coding: Coding) -> "MixedFunctions":
         """Functions over the variables whose coordinates the given functions read."""
-        low = np.where(coding.is_choice, 0.0, coding.bounds(inner.low))
-        high = np.where(coding.is_choice, 1.0, coding.bounds(inner.high))
+        low, high = coding.box_outside(inner.low, inner.high)
         graph, starts = coding.over(inner.graph), coding.outside(inner.starts)
         levels = {coding.graph.variables[column]: places for column, places in coding.domain.levels.items()}
         return cls.made_of(inner, graph=graph, low=low, high=high, starts=starts, levels=levels, coding=coding)

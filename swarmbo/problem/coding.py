@@ -20,6 +20,7 @@ from swarmbo.spaces import Domain
 from swarmbo.spaces.variables import Categorical, MixedDomain
 
 Places = Int[np.ndarray, "*g A"]
+Corner = Float[np.ndarray, " n"]
 _ON = 0.5**0.5  # coordinate of the chosen value
 
 
@@ -95,9 +96,9 @@ class Coding:
         """Mask of categorical variables, ordered ones too."""
         return np.array([isinstance(variable, Categorical) for variable in self.domain.variables])
 
-    def bounds(self, end: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
-        """Corner of a box, from the corner in coordinates; valid for the variables that have one coordinate."""
-        return end[self._firsts]
+    def box_outside(self, low: Float[np.ndarray, " N"], high: Float[np.ndarray, " N"]) -> tuple[Corner, Corner]:
+        """Box of variables, from a box of coordinates; choices have their whole axis."""
+        return np.where(self.is_choice, 0.0, low[self._firsts]), np.where(self.is_choice, 1.0, high[self._firsts])
 
     def over(self, inner: FactorGraph) -> FactorGraph:
         """Graph over the problem's variables that a graph over coordinates, such as a learned one, reads."""

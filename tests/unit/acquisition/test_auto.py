@@ -628,25 +628,8 @@ def test_a_function_of_one_variable_is_searched_globally_at_every_second_point(
         assert (functions.high - functions.low).min() == 1.0 or not is_global
 
 
-@pytest.mark.parametrize(("share", "is_global"), [(0.9, True), (1.1, False)])
-def test_one_variable_is_searched_in_its_box_once_little_improvement_is_expected(
-    situation_of, monkeypatch, share, is_global
-) -> None:
-    situation = situation_of({"whole": ["a"]}, t=30, initial=30)
-    model = Auto().learn(situation, BELIEF, None)
-    looks = np.random.default_rng(3).random((1, 20_000, 1))
-    contrast = model.belief.local_contrast(next(iter(stacks_of(model.belief.graph))), looks, model.incumbent())
-    expected = np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max()
-    spread = model.belief.posterior_mean(situation.history.X)
-    bar = share * expected / (spread.max() - np.median(spread))
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_ON_LINE", bar)
-    functions = Auto().local_functions(situation, model)
-    assert ((functions.high - functions.low).min() == 1.0) == is_global
-
-
-def test_points_of_global_searches_do_not_shrink_the_box_of_one_variable(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_ON_LINE", np.inf)
-    situation = situation_of({"whole": ["a"]}, t=60, initial=30)
+def test_points_of_global_searches_do_not_shrink_the_box_of_one_variable(situation_of) -> None:
+    situation = replace(situation_of({"whole": ["a"]}, t=60, initial=30, pending=1))  # searched in its box
     U = unit(situation)
     U[0] = 0.4
     for around, side in ((0.1, 0.4), (0.4, 0.025)):  # outside of the box; inside, and 24 failures or more in a row
@@ -667,7 +650,6 @@ def test_attached_evaluations_do_not_change_whose_turn_it_is(monkeypatch) -> Non
         return functions
 
     monkeypatch.setattr(sb.Auto, "local_functions", noted)
-    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_GLOBAL_ABOVE_ON_LINE", 0.0)
     team = sb.Team(None, {"x": (0.0, 1.0)}, seed=0, initial=6)
     for n in range(14):
         query = team.ask()
@@ -717,7 +699,8 @@ def test_only_values_of_a_grid_promise_an_improvement(monkeypatch) -> None:
     contrast = belief.local_contrast(stacks_of(belief.graph)[0], (np.arange(13.0) + 0.5)[None, :, None] / 13.0, centre)
     most = float(np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max())
     between = float(np.exp(log_improvement(*of_points(belief, centre))[0]).max())
-    (potential,) = sys.modules["swarmbo.acquisition.auto"]._potentials(situation, belief, centre).values()
+    box = (np.zeros(1), np.ones(1))
+    (potential,) = sys.modules["swarmbo.acquisition.auto"]._potentials(situation, belief, box).values()
     assert potential <= 1.01 * most + 1e-9 < between
 
 
@@ -736,6 +719,35 @@ def test_the_highest_of_six_peaks_of_one_variable_is_found_in_thirty_evaluations
         team = sb.Team(None, {"x": (0.0, 1.0)}, seed=seed)
         play(team, lambda point: peaks(point["x"]), 30)
         assert max(team.history.totals) > highest - 1e-3
+
+
+def largest_improvement(model, low, high) -> float:
+    """Largest expected improvement over the incumbent at many points of a box."""
+    points = np.random.default_rng(3).uniform(low, high, (20_000, len(low)))
+    contrast = model.belief.local_contrast(stacks_of(model.belief.graph)[0], points[None], model.incumbent())
+    return float(np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max())
+
+
+@pytest.mark.parametrize("by_noise", [False, True])
+@pytest.mark.parametrize(("share", "is_global"), [(1.2, True), (0.7, False)])
+def test_two_variables_are_searched_globally_once_little_improvement_is_expected_in_their_box(
+    situation_of, monkeypatch, share, is_global, by_noise
+) -> None:
+    situation, auto = situation_of({"whole": ["a", "b"]}, t=30, initial=30), Auto(box=TrustRegion(initial=0.1))
+    model = auto.learn(situation, BELIEF, None)
+    assert not model.splits
+    centre, hyper = model.incumbent(), model.belief.hyperparameters
+    inside = largest_improvement(model, np.maximum(centre - 0.05, 0.0), np.minimum(centre + 0.05, 1.0))
+    means = model.belief.posterior_mean(situation.history.X)
+    noise = np.sqrt(hyper.noise_variances[0]) * hyper.scales[0]
+    bars = {"_LITTLE": share * inside / (means.max() - np.median(means)), "_LITTLE_IN_NOISE": share * inside / noise}
+    for number, (name, bar) in enumerate(bars.items()):
+        monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], name, bar if number == by_noise else 0.0)
+    for n_pending, may_leave in ((0, True), (1, False)):  # at every second point
+        now = replace(situation, pending=situation.history.X[:n_pending])
+        functions = auto.local_functions(now, model)
+        side = float((functions.high - functions.low).max())
+        assert side == 1.0 if is_global and may_leave else side <= 0.1 + 1e-12
 
 
 @pytest.mark.usefixtures("no_promise")
