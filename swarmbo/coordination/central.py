@@ -19,7 +19,7 @@ from swarmbo.coordination.requests import AddressedMessage
 from swarmbo.coordination.tables import Rank
 from swarmbo.graph.box_functions import Passes, in_turn, neighbour_sums
 from swarmbo.records import Traffic
-from swarmbo.steps import Out, Steps
+from swarmbo.steps import Out, Steps, run_steps
 
 # receives the rank of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
 Watcher = Callable[[Rank | None, float | None, Traffic], None]
@@ -38,8 +38,7 @@ class Central:
 
     def run(self, steps: Steps[Out]) -> Out:
         """Answer requests until the method ends."""
-        (outcome,) = side_by_side([(self, steps)])
-        return outcome
+        return run_steps(steps, self.answer)
 
     def answer(self, request: requests.Request) -> Any:
         """Answer a request, and count its messages."""
@@ -73,8 +72,6 @@ class Central:
                 return {name: request.data[name] for name in self.part.agents}
             case requests.InTurn():
                 return self._in_turn(request)
-            case requests.Evaluate():
-                return requests.evaluated([request])[0]
             case requests.Compare():
                 return self._compared(request)
             case requests.ReportBound():
@@ -173,24 +170,6 @@ class Central:
         if self._watcher is not None and request.ends_round and best_so_far is not None:
             self._watcher(best_so_far, None, self.traffic)
         return verdict, best_so_far
-
-
-def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
-    """Run a method on several parts; requests for values that parts make at the same time are served in one call."""
-    outcomes: dict[int, Out] = {}
-    answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
-    while answers:
-        asked: dict[int, requests.Evaluate] = {}
-        for i, answer in answers.items():
-            central, steps = parts[i]
-            try:
-                while not isinstance(request := steps.send(answer), requests.Evaluate):
-                    answer = central.answer(request)
-                asked[i] = request
-            except StopIteration as finished:
-                outcomes[i] = finished.value
-        answers = dict(zip(asked, requests.evaluated(list(asked.values())), strict=True))
-    return [outcomes[i] for i in range(len(parts))]
 
 
 @dataclass(frozen=True, eq=False)
