@@ -14,8 +14,9 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.answers import AgentDriver, DeadlineProgress, DeadlineStage, EarlyLocation, Stage
+from swarmbo.agent.answers import DeadlineProgress, DeadlineStage, EarlyLocation, Stage
 from swarmbo.agent.schema import Participants, require_agent_settings
+from swarmbo.agent.stages import Stages
 from swarmbo.baselines.peers import require_packages
 from swarmbo.boundary.values import check_links, exact, short
 from swarmbo.coordination.messages import Bundle, Codec, Label, Message, UnfitError
@@ -333,18 +334,18 @@ class DecidingAgent:
     def _decision_steps(self, inputs: DecisionInputs) -> Steps[None]:
         """Exchange data, then decide each query, or find the recommendation."""
         participants = inputs.participants
-        driver = AgentDriver(self.name, self._setup, self._routes, self.links, participants, self.sites, self.refused)
-        offer_by_agent = yield from self._exchange_data(driver, inputs)
+        stages = Stages(self.name, self._setup, self._routes, self.links, participants, self.sites, self.refused)
+        offer_by_agent = yield from self._exchange_data(stages, inputs)
         if not inputs.count:
             steps = self._learner.recommend(self._log, self.sites)
-            self._learner, self._recommended = yield from answer_requests(steps, driver.answer)
+            self._learner, self._recommended = yield from answer_requests(steps, stages.answer)
         for i in range(inputs.count):
             if i:
                 self._start_participant(self._participant.decision + 1)
             offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
             if self.problem.is_field:
                 offers = offers_of(offers, offer_by_agent, self.problem, self._setup.seed, self._log.round)
-            self._learner, choice = yield from answer_requests(self._learner.steps(self._log, offers), driver.answer)
+            self._learner, choice = yield from answer_requests(self._learner.steps(self._log, offers), stages.answer)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = self.problem.coded(choice.point)
             own_values = {variable: point[variable] for variable in self.variables if variable in point}
@@ -358,13 +359,13 @@ class DecidingAgent:
             traffic = sum(self.sent.values(), Traffic())
             self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
 
-    def _exchange_data(self, driver: AgentDriver, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
+    def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
         """Merge all agents' new data into the log; return the agents' offers (in a field only)."""
         if not isinstance(self._learner, FieldLearner):
-            self._log = yield from driver.exchange_outcomes(self._log, inputs.own_rows)
+            self._log = yield from stages.exchange_outcomes(self._log, inputs.own_rows)
             return {}
         learner = self._learner.copied()  # the present state is kept until all is decided
-        self._log, self._learner, packed = yield from driver.exchange_reports(
+        self._log, self._learner, packed = yield from stages.exchange_reports(
             self._log, learner, inputs.own_rows, inputs.offer, inputs.known_offers
         )
         if inputs.count:

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.acquisition.trust_region import Restarts
 from swarmbo.agent import Agent, run
-from swarmbo.agent.answers import AgentDriver
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding import own_rows as rows
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -877,12 +877,12 @@ def test_after_an_error_in_one_agent_all_give_up_the_decision_and_make_the_next(
     for agent in case.agents.values():
         agent.ask(count)
 
-    def answer(self: AgentDriver, request: Any) -> Any:
+    def answer(self: Stages, request: Any) -> Any:
         return 1 / 0 if self.name == "c" else stages_answer(self, request)
 
-    stages_answer = AgentDriver.answer
+    stages_answer = Stages.answer
     with monkeypatch.context() as patch:
-        patch.setattr(AgentDriver, "answer", answer)
+        patch.setattr(Stages, "answer", answer)
         with pytest.raises(ZeroDivisionError):
             run(case.agents, case.transport)
     assert case.agents["c"].is_finished

@@ -8,9 +8,9 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.agent import Agent, may_be_lost, run
-from swarmbo.agent.answers import AgentDriver
 from swarmbo.agent.process import serve
 from swarmbo.agent.schema import Participants
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding.joint import Gather
 from swarmbo.transport import Envelope, Faults, FaultyTransport, InProcess, Routes
 
@@ -340,7 +340,7 @@ def test_the_number_of_a_factor_whose_owner_is_absent_is_the_mean_of_the_others(
     )
     problem = sb.Problem.of(graph, dict.fromkeys("abcd", (0.0, 1.0)), outcomes="per-factor")
     setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
-    stages = AgentDriver("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
+    stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
     staged = stages._gather(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
     (program,) = next(staged).programs(lambda *sent: None)
     with pytest.raises(StopIteration) as sums:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
-from swarmbo.agent.answers import AgentDriver
+from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, measurements_by_round
 from swarmbo.deciding.reports import reported_rows as measurements_in
@@ -328,7 +328,7 @@ def test_an_agent_computes_only_its_own_table(monkeypatch: pytest.MonkeyPatch):
     """Tables of other agents are replaced by nonsense."""
     case = Case()
     case.play(1)
-    reached, chosen = Counter[str](), AgentDriver._choose  # pyright: ignore[reportPrivateUsage]
+    reached, chosen = Counter[str](), Stages._choose  # pyright: ignore[reportPrivateUsage]
 
     def poisoned(self: Any, request: Any) -> Any:
         tables = request.problem.tables
@@ -340,7 +340,7 @@ def test_an_agent_computes_only_its_own_table(monkeypatch: pytest.MonkeyPatch):
         nonsense = TablesOnDemand(list(tables), table)
         return chosen(self, request._replace(problem=replace(request.problem, tables=nonsense)))
 
-    monkeypatch.setattr(AgentDriver, "_choose", poisoned)
+    monkeypatch.setattr(Stages, "_choose", poisoned)
     case.play(2)
     assert set(reached) == {f"w_{name}" for name in NAMES}
     assert max(reached.values()) == 2  # one per round
