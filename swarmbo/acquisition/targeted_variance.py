@@ -18,7 +18,6 @@ so tables need M between candidates only, computed once a round.
 Source: total variance reduction, as Cohn 1996, eq. (9), and Krause, Singh & Guestrin 2008, section 2 (A-optimality).
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -42,25 +41,6 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
     """About ``n_places`` locations, spread evenly over what is measurable, in a fixed order: for each nearly cubic cell
     of the map, the site nearest to its centre, or its centre if ``sites`` is None.
     """
-    given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
-    return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)
-
-
-def keys_of(places: Float[np.ndarray, "k d"]) -> list[bytes]:
-    """Each place as bytes, as a key."""
-    told, size = np.ascontiguousarray(places).tobytes(), places.itemsize * places.shape[1]
-    return [told[start : start + size] for start in range(0, len(told), size)]
-
-
-@functools.lru_cache(maxsize=8)  # a world's sites are the same in every round
-def _spread(low: bytes, high: bytes, given: bytes | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    domain = Domain(np.frombuffer(low), np.frombuffer(high))
-    places = _chosen(domain, None if given is None else np.frombuffer(given).reshape(-1, domain.n_dims), n_places)
-    places.flags.writeable = False
-    return places
-
-
-def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
     if sites is not None and len(sites) <= n_places:
         return np.unique(sites, axis=0)
     sides = domain.high - domain.low
@@ -76,6 +56,12 @@ def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: in
     np.minimum.at(nearest, number, off)
     found = np.flatnonzero(off == nearest[number])
     return sites[found[np.unique(number[found], return_index=True)[1]]]
+
+
+def keys_of(places: Float[np.ndarray, "k d"]) -> list[bytes]:
+    """Each place as bytes, as a key."""
+    told, size = np.ascontiguousarray(places).tobytes(), places.itemsize * places.shape[1]
+    return [told[start : start + size] for start in range(0, len(told), size)]
 
 
 def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:

@@ -61,8 +61,6 @@ class ByMessages:
                 return (yield from self._to_all(request))
             case requests.InTurn():
                 return (yield from self._in_turn(request))
-            case requests.Evaluate():
-                return requests.evaluated([request])[0]
             case requests.Compare():
                 return (yield from self._compare(request))
             case requests.SetSizes():

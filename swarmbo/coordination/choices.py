@@ -101,7 +101,7 @@ def in_turns(view: BoxView, pool: Points, seed: int, climbing: int) -> Steps[Poi
     return x
 
 
-def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Steps[Float[np.ndarray, " a"]]:
+def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int) -> Float[np.ndarray, " a"]:
     """Best point found, from several starts, for a factor that shares no variable."""
     functions, factor_view = view.functions, replace(view, factors=(factor,))
     (stack,) = factor_view.stacks
@@ -116,7 +116,7 @@ def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int)
             began = reached
             for block in given.blocks(rng):
                 values = given.around(x, block)
-                table = (yield from _tabulated(factor_view, x, values, [functions.unheard(low)]))[factor]
+                table = _tabulated(factor_view, x, values, [functions.unheard(low)])[factor]
                 at = np.unravel_index(int(table.argmax()), table.shape)
                 if table[at] > reached:
                     reached = float(table[at])
@@ -134,7 +134,7 @@ def of_one(view: BoxView, factor: str, starts: Points, seed: int, climbing: int)
 def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Point]:
     """Joint choice from tables over some values of each variable; neighbours' numbers are those at ``x``."""
     received = yield from box_steps.exchange(view, view.take(x[None]))
-    tables = yield from _tabulated(view, x, values, received)
+    tables = _tabulated(view, x, values, received)
     sizes = {variable: len(own) for variable, own in values.items()}
     yield requests.SetSizes(sizes)
     outcome = yield from method.steps(view, tables, sizes)
@@ -144,10 +144,10 @@ def chosen(view: BoxView, x: Point, values: Values, method: MaxSum) -> Steps[Poi
     return out
 
 
-def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Received]) -> Steps[dict[str, Table]]:
+def _tabulated(view: BoxView, x: Point, values: Values, received: Sequence[Received]) -> dict[str, Table]:
     padded = np.repeat(x[:, None], max(map(len, values.values())), axis=1)
     for variable, own in values.items():
         padded[view.column_of[variable], : len(own)] = own
     counts = {variable: len(own) for variable, own in values.items()}
     # with grids, a combination whose value is NaN or +inf is not an error: it becomes -inf, and loses to others
-    return (yield from tabulated(view, padded, received, counts, is_strict=not view.functions.levels))
+    return tabulated(view, padded, received, counts, is_strict=not view.functions.levels)

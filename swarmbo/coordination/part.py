@@ -114,14 +114,6 @@ class Part:
     @cached_property
     def tree(self) -> SpanningTree:
         """Tree of the present agents; agents that only relay are skipped."""
-        if not (self.routes.is_complete and self.present is None):
-            return self._spanned()
-        cache = vars(self.graph)  # the tree depends on the graph only, which a team keeps for all decisions
-        if "tree" not in cache:
-            cache["tree"] = self._spanned()
-        return cache["tree"]
-
-    def _spanned(self) -> SpanningTree:
         graph, agents = self.graph, self.agents
         root, *others = agents
         members = set(agents)

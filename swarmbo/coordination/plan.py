@@ -13,7 +13,7 @@ import numpy as np
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
 from swarmbo.coordination.by_messages import ByMessages, Post, Program
-from swarmbo.coordination.central import Central, Watcher, side_by_side
+from swarmbo.coordination.central import Central, Watcher
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.deadline_tables import agree_by_deadline
@@ -55,7 +55,7 @@ class Plan(Generic[Own, Out]):
         """Compute outcomes and traffic part by part, with an optional watcher for each part."""
         watching = watchers or [None] * len(self.parts)
         centrals = [Central(part, watcher) for part, watcher in zip(self.parts, watching, strict=True)]
-        outcomes = side_by_side([(central, self.steps(LocalView.of(central.part), own)) for central in centrals])
+        outcomes = [central.run(self.steps(LocalView.of(central.part), own)) for central in centrals]
         return outcomes, [central.traffic for central in centrals]
 
 

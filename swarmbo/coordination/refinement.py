@@ -20,7 +20,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
-from swarmbo.coordination.requests import Evaluate, Steps
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Sizes, Table
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
@@ -128,7 +128,7 @@ def tabulated(
     counts: Sizes | None = None,
     *,
     is_strict: bool = True,
-) -> Steps[dict[str, Table]]:
+) -> dict[str, Table]:
     """Tables of own factors over the first ``counts`` (None: all) values of each variable, axes in scope order. All
     entries use the sums ``received`` at the incumbent. NaN and +inf are a ShapeError if ``is_strict``, else -inf.
     """
@@ -140,7 +140,7 @@ def tabulated(
             rows = list(members)
             group = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
             there = [phase[rows] for phase in got]
-            own = yield from tables(view.functions, group, values, shape, there, is_strict)
+            own = tables(view.functions, group, values, shape, there, is_strict)
             out.update(zip(group.factors, own, strict=True))
     return out
 
@@ -152,7 +152,7 @@ def tables(
     shape: tuple[int, ...],
     received: Received,
     is_strict: bool = True,
-) -> Steps[Float[np.ndarray, "g ..."]]:
+) -> Float[np.ndarray, "g ..."]:
     """Table of each factor over its variables' first values; see :func:`tabulated`."""
     places = np.indices(shape).reshape(len(shape), -1).T  # the index along every axis for each entry, in C order
     out = np.empty((len(stack.factors), len(places)))
@@ -161,7 +161,8 @@ def tables(
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # if neighbours matter, tabulate each factor's model of its effect on their terms
-        out[:, start : start + CHUNK] = yield Evaluate(functions, stack, U, frozen, bool(frozen))
+        found = functions.value_and_gradient(stack, U, frozen)[0] if frozen else functions.value(stack, U, frozen)
+        out[:, start : start + CHUNK] = found
     bad = ~(out < np.inf)  # true for NaN too
     if is_strict and bad.any():
         g, entry = (int(i) for i in np.argwhere(bad)[0])
@@ -204,7 +205,7 @@ def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) 
     """Point assembled from the joint points' values; neighbours' numbers are those at the first point."""
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
-    built = yield from tabulated(view, pool.T, received)
+    built = tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
     best, _, _ = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
     columns = [view.column_of[variable] for variable in graph.variables]

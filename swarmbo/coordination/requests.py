@@ -18,9 +18,8 @@ from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
 from swarmbo.coordination.schema import LARGEST, Fits, FitsData, accept_all
 from swarmbo.coordination.tables import Flat, Rank, rank
-from swarmbo.graph import BoxFunctions, FactorGraph, FactorStack
-from swarmbo.graph.box_functions import Received, by_factor
-from swarmbo.graph.factor_graph import grouped
+from swarmbo.graph import FactorGraph
+from swarmbo.graph.box_functions import by_factor
 from swarmbo.records import Traffic
 from swarmbo.steps import Steps
 
@@ -196,18 +195,6 @@ class Compare(NamedTuple):
         return messages.Verdict(part.index, best, stop), best_so_far
 
 
-class Evaluate(NamedTuple):
-    """Values of a stack of own factors at points, without messages; equal requests are served in one call. ``climbed``:
-    functions that factors climb, not terms of the sum.
-    """
-
-    functions: BoxFunctions
-    stack: FactorStack
-    points: Float[np.ndarray, "g m a"]
-    received: Received
-    climbed: bool = False
-
-
 class SetSizes(NamedTuple):
     """New numbers of values of the variables, when a method on a box makes tables; no answer."""
 
@@ -227,7 +214,7 @@ class CountTraffic(NamedTuple):
 
 
 MessageRequest = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | InTurn | Compare
-Request = MessageRequest | Evaluate | SetSizes | ReportBound | CountTraffic
+Request = MessageRequest | SetSizes | ReportBound | CountTraffic
 
 
 def single_request(request: Request) -> Steps[Any]:
@@ -262,25 +249,6 @@ class Mailbox:
         """Send the posted messages."""
         if self._outgoing:
             yield Send(self._outgoing)
-
-
-def evaluated(requests: Sequence[Evaluate]) -> list[Float[np.ndarray, "_g m"]]:
-    """Answers to requests for values; requests with equal numbers of variables and points are served in one call."""
-    answers: dict[int, np.ndarray] = {}
-    kinds = [(one.points.shape[1:], one.climbed, id(one.functions)) for one in requests]
-    for places in grouped(zip(kinds, range(len(kinds)), strict=True)).values():
-        group = [requests[i] for i in places]
-        functions, stack, points, received, climbed = group[0]
-        if len(group) > 1:
-            factors = tuple(factor for one in group for factor in one.stack.factors)
-            stack = FactorStack(factors, np.concatenate([one.stack.columns for one in group]))
-            points = np.concatenate([one.points for one in group])
-            received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
-        ask = functions.value_and_gradient if climbed else functions.value
-        found: Any = ask(stack, points, tuple(received))
-        ends = np.cumsum([len(one.points) for one in group])[:-1]
-        answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))
-    return [answers[i] for i in range(len(requests))]
 
 
 def to_factor(graph: FactorGraph, message: Any) -> AddressedMessage:

@@ -149,9 +149,7 @@ class PlaceTable:
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
     """Distinct finite locations in the order of coordinates, and each location's index, faster than ``np.unique``."""
-    _, first, number = np.unique(place_keys(X), return_index=True, return_inverse=True)
-    order = np.lexsort(X[first].T[::-1])
-    places, number = X[first[order]], np.argsort(order)[number]
-    if not (places[number] == X).all():  # two locations with one key
-        places, number = np.unique(X, axis=0, return_inverse=True)
-    return places, number.reshape(-1)
+    order, number = np.lexsort(X.T[::-1]), np.zeros(len(X), dtype=np.int64)
+    is_new = np.append(True, (X[order[1:]] != X[order[:-1]]).any(axis=1))[: len(X)]
+    number[order] = np.cumsum(is_new) - 1
+    return X[order[is_new]], number

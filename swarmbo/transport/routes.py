@@ -1,6 +1,5 @@
 """Shortest paths over the radio links between agents, and a transport along them within one process."""
 
-import weakref
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _BASE = ""  # on a path: no agent has this name
-_ADJACENCY_CACHE: "weakref.WeakKeyDictionary[nx.Graph[Any], _Adjacency]" = weakref.WeakKeyDictionary()
 
 
 class Routes:
@@ -39,7 +37,7 @@ class Routes:
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
         check_links(links)
         self._has_base, self._links = has_base, links
-        self._adjacency = None if links is None else _adjacency_of(links)
+        self._adjacency = None if links is None else _Adjacency(links)
         self.agents = tuple(dict.fromkeys(agents))
         self._agent_set = frozenset(self.agents)
         self._next_hops: dict[str, dict[str, str | None]] = {}
@@ -140,15 +138,6 @@ class _Adjacency:
                 previous[self._nodes[other]] = node
                 frontier.append(other)
         return previous
-
-
-def _adjacency_of(links: "nx.Graph[Any]") -> _Adjacency:
-    """Links as sets; computed once for a frozen graph, which cannot change."""
-    if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, but its graph is not
-        return _Adjacency(links)
-    if links not in _ADJACENCY_CACHE:
-        _ADJACENCY_CACHE[links] = _Adjacency(links)
-    return _ADJACENCY_CACHE[links]
 
 
 class Envelope(NamedTuple):

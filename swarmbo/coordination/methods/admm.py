@@ -147,7 +147,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 others = np.argsort(-values[:, n_given:], axis=1, kind="stable")[:, : self.polished] + n_given
                 for row, factor in enumerate(stack.factors):
                     tried = candidates[[*range(min(n_given, self.polished)), *others[row]]]
-                    own = yield from choices.of_one(view, factor, tried, seed, self.alone_steps)
+                    own = choices.of_one(view, factor, tried, seed, self.alone_steps)
                     point[stack.columns[row]] = own
                 continue
             climbed = box_steps.climbed_by(functions, stack, functions.unheard(starts))

@@ -75,7 +75,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             grid = grids.at(depth, x[columns])
             everywhere = np.zeros((len(x), grid.shape[1]))
             everywhere[columns] = grid
-            tables = yield from tabulated(view, everywhere, received)
+            tables = tabulated(view, everywhere, received)
             sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
             yield requests.SetSizes(sizes)
             present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
@@ -223,7 +223,5 @@ def _evaluated(
     """Own factors' values at a joint point, and the sums that each stack received there."""
     points = view.take(x[None])
     received = yield from exchange(view, points)
-    rows: list[np.ndarray] = []
-    for stack, own, got in zip(view.stacks, points, received, strict=True):
-        rows.append((yield requests.Evaluate(view.functions, stack, own, got)))
+    rows = view.values(points, received)
     return view.in_order(rows)[:, 0] if rows else np.zeros(0), received

@@ -126,24 +126,6 @@ def test_the_best_coordinates_of_several_starts_are_put_together() -> None:
     assert RefinedMaxSum(points=5).maximise(replace(peaks, starts=starts)).value == pytest.approx(2.0)
 
 
-def test_parts_are_evaluated_together_so_that_more_parts_take_no_more_calls() -> None:
-    class Counting(Bowls):
-        calls = 0
-
-        def value(self, stack, U, received):
-            type(self).calls += 1
-            return super().value(stack, U, received)
-
-    taken = []
-    for n_parts in (1, 7):
-        Counting.calls = 0
-        graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"y{i}"] for i in range(n_parts)})
-        box = np.zeros(2 * n_parts), np.ones(2 * n_parts)
-        RefinedMaxSum(points=5, levels=3).maximise(Counting(graph, *box, np.zeros((0, 2 * n_parts))))
-        taken.append(Counting.calls)
-    assert taken[0] == taken[1]
-
-
 @settings(max_examples=10, deadline=None)
 @given(scopes=st.sampled_from([CHAIN, RING, TREE]), seed=st.integers(0, 1000))
 def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(scopes, seed) -> None:

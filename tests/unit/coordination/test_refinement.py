@@ -8,7 +8,6 @@ from swarmbo.coordination import refinement
 from swarmbo.coordination.central import Central
 from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.refinement import MOST, Resolution, coarse_values, is_at_edge, narrowed, window_values
-from swarmbo.coordination.requests import evaluated
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.graph.box_functions import total_value
@@ -21,18 +20,7 @@ unit = st.floats(0.0, 1.0)
 
 
 def tables(functions, stack, values, received, **more) -> np.ndarray:
-    return answered(refinement.tables(functions, stack, values, values.shape[1:] * stack.size, received, **more))
-
-
-def answered(steps):
-    """The result of steps whose requests for values are answered one by one."""
-    answer = None
-    while True:
-        try:
-            request = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
-        answer = evaluated([request])[0]
+    return refinement.tables(functions, stack, values, values.shape[1:] * stack.size, received, **more)
 
 
 class Climbing:
@@ -117,7 +105,7 @@ def test_factors_of_one_stack_have_tables_of_their_own_shapes(coupling) -> None:
     view = BoxView.on(LocalView.of(Part(functions.graph, 0, Routes(functions.graph.agents))), functions)
     rng, counts, (stack,) = np.random.default_rng(0), {"x": 2, "y": 3, "z": 3}, view.stacks
     values, received = rng.random((3, 3)), tuple(rng.random((functions.n_exchanges, 3, 1)))
-    found = answered(refinement.tabulated(view, values, [received], counts))
+    found = refinement.tabulated(view, values, [received], counts)
     assert {f: table.shape for f, table in found.items()} == {"f": (2, 3), "g": (3, 3), "h": (3, 2)}
     for row, f in enumerate(stack.factors):
         alone, got = stacks_of(functions.graph, [f])[0], tuple(phase[[row]] for phase in received)
