@@ -8,7 +8,9 @@ from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from swarmbo.agent.agent import Agent
+from swarmbo.agent.state import OF_AGENT
 from swarmbo.boundary.processes import begin_process, one_blas_thread, picklable, without_interrupts
+from swarmbo.boundary.values import intact
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -93,7 +95,9 @@ class RemoteAgent:
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
         """Restore the agent of a ``state_dict`` in a new process."""
         agent = cls.__new__(cls)
-        agent._start(state["json"]["name"], "again", state, **own)
+        with intact(*OF_AGENT):
+            name = state["json"]["name"]
+        agent._start(name, "again", state, **own)
         return agent
 
     def _start(self, name: str, command: str, /, *arguments: Any, **keywords: Any) -> None:

@@ -18,7 +18,7 @@ from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.files import read_arrays, write_arrays
-from swarmbo.boundary.values import counted, html_table, short
+from swarmbo.boundary.values import counted, html_table, intact, short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -90,6 +90,7 @@ def atomic(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
 
 STATE_VERSION = 10  # 10: models of similar evidence by name
+OF_TEAM = "what `state_dict` or `save` of a team wrote", "$.state"
 _PLAIN = "team.json"  # entry of a file with the plain data, as bytes of JSON
 
 
@@ -221,6 +222,7 @@ class TeamState(AtomicObject):
         write_state(path, self.state_dict())
 
     @atomic
+    @intact(*OF_TEAM)
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Continue from a saved state, in place and with this team's own settings of acquisition and coordination.
 
@@ -231,6 +233,7 @@ class TeamState(AtomicObject):
 
         Raises:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
+            ConfigError: If it is damaged or incomplete.
         """
         plain, arrays, own = state["json"], state["arrays"], self.setup.to_plain()
         require_same(plain, {"version": STATE_VERSION})
@@ -279,7 +282,7 @@ def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Refuse the state of another version, or of a team that differs in a fixed part."""
     for key in own:
         if plain.get(key) != own[key]:
-            raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
+            raise StateVersionError(f"got a state with other {key}, {plain.get(key)}; wanted a team's, {own[key]}")
 
 
 def _title_of(team: TeamState) -> str:

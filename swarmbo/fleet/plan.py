@@ -13,6 +13,7 @@ import numpy as np
 
 from swarmbo.agent import schema
 from swarmbo.boundary.files import read_regular, replacing
+from swarmbo.boundary.values import intact
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
@@ -114,14 +115,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def checked(self, at: str = "$") -> "Plan":
         """Return the plan, or raise a ConfigError if its content is not valid."""
         try:
-            setup = self.setup
-            if self.tables is None:
-                schema.require_agent_settings(setup)
+            with intact("a problem and settings as `swarmbo fleet` writes them"):
+                setup = self.setup
+                if self.tables is None:
+                    schema.require_agent_settings(setup)
         except ConfigError as error:
             raise ConfigError(str(error), at=at) from error
-        except (KeyError, TypeError, ValueError) as error:
-            wanted = "wanted a problem and settings as `swarmbo fleet` writes them"
-            raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=at) from error
         agents = setup.problem.agents
         if set(self.endpoints) != {*agents, HUB}:
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
