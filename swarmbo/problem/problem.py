@@ -434,11 +434,7 @@ class Problem:
             raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(names)}", at=at)
         if strangers := [name for name in point if name not in names]:
             raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(names)}", at=at)
-        values = [point[variable] for variable in names]
-        place = real_array(self.codes(values, at) if self.is_mixed else values)
-        if place is None or place.shape != (len(values),):
-            raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
-        return self._checked(place, at)
+        return self._checked(np.array(self.codes([point[variable] for variable in names], at)), at)
 
     def _checked(self, place: Float[np.ndarray, " n"], at: str) -> Float[np.ndarray, " n"]:
         """Joint point without rounding errors; a ConfigError names the variable that is farthest out of its bounds."""
