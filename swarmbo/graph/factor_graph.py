@@ -59,7 +59,7 @@ class FactorGraph:
     joined: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.joined, str | Set) or not isinstance(self.joined, Iterable):
+        if isinstance(self.joined, str | Set) or not hasattr(self.joined, "__iter__"):
             raise ConfigError(f"got {short(self.joined)}; wanted a list of groups of variables", at="$.joined")
         object.__setattr__(self, "joined", tuple(self.joined))
         distinct_names(self.factors, "factor", "$.factors")
