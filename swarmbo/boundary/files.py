@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -83,13 +84,20 @@ def naming(path: Path, what: str, fix: str = "", kind: type[RunFolderError] = Ru
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays."""
+    """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays.
+
+    Each of several processes or threads may write the same file; it is always complete, and the last one remains.
+    """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.parent / (path.name + PARTIAL)
     try:
-        partial.unlink(missing_ok=True)
-        with partial.open("xb") as file:
+        try:
+            file = partial.open("xb")
+        except FileExistsError:  # of another writer, or of a killed one
+            partial = path.parent / f"{path.name}.{secrets.token_hex(8)}{PARTIAL}"
+            file = partial.open("xb")
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())

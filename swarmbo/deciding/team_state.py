@@ -211,7 +211,7 @@ class TeamState(AtomicObject):
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
         The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It contains the names of your own parts and,
-        if they are ``Settings``, their settings.
+        if they are ``Settings``, their settings. If several processes write one path, the last complete file remains.
 
         Args:
             path: Path of the file; an existing one is replaced.
