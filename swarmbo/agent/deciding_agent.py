@@ -366,7 +366,7 @@ class DecidingAgent:
                 links = msgspec.structs.replace(before, refused=dict(refused))
                 self._reported_refusals = self.refused.copy()
             traffic = sum(self.sent.values(), Traffic())
-            self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
+            self.report = msgspec.structs.replace(report, traffic=traffic, links=links)
 
     def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
         """Merge all agents' new data into the log; return the agents' offers (in a field only)."""
