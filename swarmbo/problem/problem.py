@@ -377,13 +377,21 @@ class Problem:
 
     @cached_property
     def few(self) -> Float[np.ndarray, "m n"] | None:
-        """All allowed joint points of the unit cube, if they are at most 1,000 of at most 100,000 on grids."""
-        counts = list(map(int, self.domain.counts))
-        if not 0 < math.prod(counts) <= _COUNTED:
+        """``few_within`` the whole unit cube."""
+        return self.few_within(*np.array([[0.0], [1.0]]) * np.ones(self.domain.n_dims))
+
+    def few_within(
+        self, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "m n"] | None:
+        """All allowed joint points in the cells of a box of the unit cube, if at most 1,000 of at most 100,000."""
+        if not isinstance(domain := self.domain, MixedDomain) or not domain.counts.all():
             return None
-        cells = np.indices(counts).reshape(len(counts), -1).T
-        codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
-        points = self.domain.to_unit(codes)
+        first, last = domain.cells(low), domain.cells(high)
+        counts = (last - first + 1.0).astype(int).tolist()
+        if math.prod(counts) > (_COUNTED if self.regions else _FEW):
+            return None
+        cells = first + np.indices(counts).reshape(len(counts), -1).T
+        points = domain.to_unit(domain.low + cells * domain.steps)
         allowed = points[self.is_allowed(points)]
         return allowed if len(allowed) <= _FEW else None
 
