@@ -402,13 +402,8 @@ class Team(AskTell):
             >>> again.ask() == team.ask()
             True
         """
-        user_parts: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        try:
-            return cls.from_state_dict(read_state(path), env, trust=trust, **user_parts)
-        except ConfigError as error:
-            if error.at != OF_TEAM[1]:
-                raise
-            raise ConfigError(error.message, at=os.fspath(path)) from error
+        own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        return cls.from_state_dict(read_state(path), env, trust=trust, **own)
 
     @property
     def _required_world(self) -> World:

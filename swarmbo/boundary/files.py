@@ -84,10 +84,7 @@ def naming(path: Path, what: str, fix: str = "", kind: type[RunFolderError] = Ru
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays.
-
-    Each of several processes or threads may write the same file; it is always complete, and the last one remains.
-    """
+    """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.parent / (path.name + PARTIAL)

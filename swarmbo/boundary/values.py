@@ -286,7 +286,7 @@ def intact(wanted: str, at: str = "$") -> Generator[None]:
         yield
     except SwarmboError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, msgspec.MsgspecError, zlib.error) as error:
+    except (*_CONVERSION_ERRORS, LookupError, AttributeError, msgspec.MsgspecError, zlib.error) as error:
         raise ConfigError(f"got damaged or incomplete data ({error_text(error)}); wanted {wanted}", at=at) from error
 
 

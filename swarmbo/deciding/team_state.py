@@ -25,7 +25,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.places import ignores_beliefs
 from swarmbo.deciding.reports import Unreported
 from swarmbo.deciding.setup import Setup, to_plain
-from swarmbo.errors import AimWarning, ConfigError, StateVersionError
+from swarmbo.errors import AimWarning, StateVersionError
 from swarmbo.problem.data import Dataset
 from swarmbo.records import Goal, LinkReport, Query, SolveReport, Traffic
 from swarmbo.registry import name_of
@@ -266,16 +266,9 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state."""
-    try:
+    with intact("a file that team.save wrote", os.fspath(path)):
         arrays = read_arrays(Path(path))
-        plain = json.loads(arrays.pop(_PLAIN).tobytes())
-        if not isinstance(plain, dict):
-            raise KeyError(_PLAIN)
-    except KeyError:
-        raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); wanted a file that team.save wrote") from error
-    return {"json": plain, "arrays": arrays}
+        return {"json": json.loads(arrays.pop(_PLAIN).tobytes()), "arrays": arrays}
 
 
 def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -149,13 +149,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read and check a plan."""
-        try:
+        with intact("the plan that `swarmbo fleet` wrote", str(path)):
             plain = msgspec.json.decode(read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
                 raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{path}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
         return plan.checked(str(path))
 
 

@@ -430,13 +430,13 @@ class Problem:
         codes = self._feasible.nearest(self.in_box(u))
         return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
 
-    def placed(self, point: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
+    def placed(self, point: Mapping[str, Any], at: str = "$.point") -> Float[np.ndarray, " n"]:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
             ConfigError: If it is not a table of all variables, or a value is invalid for its variable.
         """
-        table(point, "{variable: value}", at := "$.point")
+        table(point, "{variable: value}", at)
         names = dict.fromkeys(self.graph.variables)
         if missing := [variable for variable in names if variable not in point]:
             raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(names)}", at=at)

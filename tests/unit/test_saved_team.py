@@ -176,13 +176,13 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
     with pytest.raises(FileNotFoundError):
         sb.Team.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(ConfigError, match=r"text\.npz: cannot be read \(File is not a zip file\)"):
+    with pytest.raises(ConfigError, match=r"text\.npz: got damaged or incomplete data \(.*File is not a zip file"):
         sb.Team.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
-    with pytest.raises(ConfigError, match="holds no team"):
+    with pytest.raises(ConfigError, match=r"other\.npz: got damaged or incomplete data"):
         sb.Team.load(tmp_path / "other.npz")
     for plain, error in (
-        (b"[1]", "holds no team"),
+        (b"[1]", "damaged or incomplete"),
         (b"{}", "other version, None"),
         (b'{"version": 2}', "other version, 2; wanted a team's, 10"),
         (b'{"version": 10}', "damaged or incomplete"),
