@@ -352,7 +352,7 @@ class Team(AskTell):
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If it is damaged or incomplete, or one of your own parts is missing; with ``trust``, if it
+            ConfigError: If it is damaged or incomplete, or one of your own parts is missing. With ``trust``, if that
                 cannot be loaded or the state does not have its settings.
         """
         plain = state["json"]

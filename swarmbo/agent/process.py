@@ -8,9 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from swarmbo.agent.agent import Agent
-from swarmbo.agent.state import OF_AGENT
 from swarmbo.boundary.processes import begin_process, one_blas_thread, picklable, without_interrupts
-from swarmbo.boundary.values import intact
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -95,9 +93,8 @@ class RemoteAgent:
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
         """Restore the agent of a ``state_dict`` in a new process."""
         agent = cls.__new__(cls)
-        with intact(*OF_AGENT):
-            name = state["json"]["name"]
-        agent._start(name, "again", state, **own)
+        agent._start("restored", "again", state, **own)
+        agent.name = state["json"]["name"]
         return agent
 
     def _start(self, name: str, command: str, /, *arguments: Any, **keywords: Any) -> None:

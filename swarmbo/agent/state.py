@@ -27,7 +27,6 @@ from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 8  # 8: models of similar evidence by name
-OF_AGENT = "what `state_dict` of an agent returned", "$.state"
 _CHECKPOINT_PREFIX = "before/"  # prefix of the arrays in the state before the last decision
 _LARGEST_SNAPSHOT = 2**28  # bytes of an unpacked snapshot
 _PackedArray = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
@@ -72,7 +71,7 @@ class RestorableAgent(DecidingAgent):
         return {"json": plain, "arrays": arrays}
 
     @classmethod
-    @intact(*OF_AGENT)
+    @intact("what `state_dict` of an agent returned", "$.state")
     def from_state_dict(
         cls,
         state: Mapping[str, Any],

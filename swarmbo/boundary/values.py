@@ -92,12 +92,6 @@ def unmasked(value: object) -> np.ndarray:
     return np.asarray(value)
 
 
-def has_booleans(value: Any) -> bool:
-    """True if a boolean is in an array, or in nested lists."""
-    entries = value if isinstance(value, np.ndarray) else np.array(value, dtype=object)
-    return entries.dtype.kind in "bO" and any(isinstance(entry, bool | np.bool) for entry in entries.flat)
-
-
 def digits(value: float, std: float, least: int = 4) -> str:
     """Text of a number with at least ``least`` significant digits, and as many as a tenth of ``std`` > 0 needs."""
     if not (math.isfinite(value) and 0.0 < (finest := 0.1 * std) < math.inf):

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.spatial import checked_rounds
 from swarmbo.boundary.csv_measurements import is_missing, marked
 from swarmbo.boundary.files import read_table
-from swarmbo.boundary.values import LARGEST_OUTCOME, has_booleans, is_plain, real_array, short
+from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
@@ -150,9 +150,10 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
     have rounds if the belief ``takes_rounds``.
     """
-    X, y, is_function = real_array(given.points), real_array(given.outcomes), not problem.is_field
-    if not given.are_codes and (problem.is_mixed or (is_function and X is not None and has_booleans(given.points))):
-        X = problem.coded_rows(given.points)
+    X, y = real_array(given.points), real_array(given.outcomes)
+    is_strange = X is not None and {bool, np.bool} & set(map(type, np.array(given.points, dtype=object).flat))
+    if not given.are_codes and (problem.is_mixed or (is_strange and not problem.is_field)):
+        X = problem.coded_rows(given.points)  # booleans are no numbers
     if X is None or y is None:
         got = short(given.points if X is None else given.outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")

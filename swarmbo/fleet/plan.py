@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.agent import schema
-from swarmbo.boundary.files import read_regular, replacing
+from swarmbo.boundary import files
 from swarmbo.boundary.values import intact
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
@@ -143,14 +143,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically: a waiting process may read it as soon as it exists."""
-        with replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read and check a plan."""
         with intact("the plan that `swarmbo fleet` wrote", str(path)):
-            plain = msgspec.json.decode(read_regular(path))
+            plain = msgspec.json.decode(files.read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
                 raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
