@@ -72,13 +72,12 @@ class ConflictError(SwarmboError, ValueError):
 
     Example:
         >>> import swarmbo as sb
-        >>> from swarmbo.errors import ConflictError
         >>> team = sb.Team(None, {"x": (0.0, 1.0)})
         >>> query = team.ask()
         >>> for outcome in (2.0, 2.0, 3.0):
         ...     try:
         ...         team.tell(query, outcome)
-        ...     except ConflictError as error:
+        ...     except ValueError as error:
         ...         print(error)
         query 'q00001': got the total 3.0; recorded before: 2.0
     """
@@ -113,13 +112,7 @@ class SwarmboWarning(UserWarning):
 
 
 class AimWarning(SwarmboWarning):
-    """A stated acquisition has another aim than the field's task.
-
-    Example:
-        >>> import warnings
-        >>> from swarmbo.errors import AimWarning
-        >>> warnings.simplefilter("ignore", AimWarning)  # to compare methods
-    """
+    """A stated acquisition has another aim than the field's task."""
 
 
 class CompilingWarning(SwarmboWarning):
@@ -127,15 +120,7 @@ class CompilingWarning(SwarmboWarning):
 
 
 class DataWarning(SwarmboWarning):
-    """Data were changed or are not shown completely: for instance, rows or an animation are left out.
-
-    The message has the data and the reason.
-
-    Example:
-        >>> import warnings
-        >>> from swarmbo.errors import DataWarning
-        >>> warnings.simplefilter("ignore", DataWarning)  # with well-known data
-    """
+    """Data were changed or are not shown completely, such as rows that are left out; the message has the reason."""
 
 
 def typed(path: object) -> str:

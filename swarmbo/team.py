@@ -11,13 +11,13 @@ from msgspec import UNSET
 from pettingzoo import ParallelEnv
 
 from swarmbo.baselines.peers import require_packages
-from swarmbo.boundary.values import error_text
+from swarmbo.boundary.values import intact
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
-from swarmbo.deciding.team_state import STATE_VERSION, atomic, read_state, require_same, warn_of_aim
+from swarmbo.deciding.team_state import OF_TEAM, STATE_VERSION, atomic, read_state, require_same, warn_of_aim
 from swarmbo.deciding.told import quantities_in
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.constraints import Known
@@ -328,6 +328,7 @@ class Team(AskTell):
         return faults.present(agents, self.round, math.inf) if isinstance(faults, Faults) else None
 
     @classmethod
+    @intact(*OF_TEAM)
     def from_state_dict(
         cls,
         state: Mapping[str, Any],
@@ -351,8 +352,8 @@ class Team(AskTell):
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If one of your own parts is missing; with ``trust``, if it cannot be loaded or the state does
-                not have its settings.
+            ConfigError: If it is damaged or incomplete, or one of your own parts is missing. With ``trust``, if that
+                cannot be loaded or the state does not have its settings.
         """
         plain = state["json"]
         require_same(plain, {"version": STATE_VERSION})
@@ -401,15 +402,8 @@ class Team(AskTell):
             >>> again.ask() == team.ask()
             True
         """
-        state = read_state(path)
-        user_parts: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        try:
-            return cls.from_state_dict(state, env, trust=trust, **user_parts)
-        except SwarmboError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            got = f"{path}: is damaged or incomplete ({error_text(error)})"
-            raise ConfigError(f"{got}; wanted a file that team.save wrote") from error
+        own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        return cls.from_state_dict(read_state(path), env, trust=trust, **own)
 
     @property
     def _required_world(self) -> World:

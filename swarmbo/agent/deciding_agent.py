@@ -110,8 +110,6 @@ class DecidingAgent:
         if not isinstance(problem, Problem):  # pyright: ignore[reportUnnecessaryIsInstance]
             wanted = "wanted a Problem, such as Problem.of(graph, bounds)"
             raise ConfigError(f"got a {type(problem).__name__}; {wanted}", at="problem")
-        if not (isinstance(patience, Real) and patience >= 0.0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"got {short(patience)}; wanted a number >= 0", at="patience")
         if not isinstance(has_base, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"got {short(has_base)}; wanted True or False", at="has_base")
         problem = problem.watching(level)
@@ -149,6 +147,17 @@ class DecidingAgent:
         self._seen_messages = set[tuple[str, bytes]]()  # senders and payloads of this decision and of early messages
         self.refused = Counter[str]()
         self._reported_refusals = Counter[str]()  # refused messages that a report has named
+
+    @property
+    def patience(self) -> float:
+        """Longest time without an arrival while it waits for messages, on the clock of ``tick``."""
+        return self._patience
+
+    @patience.setter
+    def patience(self, given: float) -> None:
+        if not (isinstance(given, Real) and given >= 0.0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"got {short(given)}; wanted a number >= 0", at="patience")
+        self._patience = given
 
     @property
     def is_finished(self) -> bool:
@@ -357,7 +366,7 @@ class DecidingAgent:
                 links = msgspec.structs.replace(before, refused=dict(refused))
                 self._reported_refusals = self.refused.copy()
             traffic = sum(self.sent.values(), Traffic())
-            self.report = msgspec.structs.replace(report, value=None, gap=None, traffic=traffic, links=links)
+            self.report = msgspec.structs.replace(report, traffic=traffic, links=links)
 
     def _exchange_data(self, stages: Stages, inputs: DecisionInputs) -> Steps[dict[str, PackedOffer]]:
         """Merge all agents' new data into the log; return the agents' offers (in a field only)."""

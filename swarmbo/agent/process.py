@@ -93,7 +93,8 @@ class RemoteAgent:
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
         """Restore the agent of a ``state_dict`` in a new process."""
         agent = cls.__new__(cls)
-        agent._start(state["json"]["name"], "again", state, **own)
+        agent._start("restored", "again", state, **own)
+        agent.name = state["json"]["name"]
         return agent
 
     def _start(self, name: str, command: str, /, *arguments: Any, **keywords: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.deciding_agent import Checkpoint, DecidingAgent, DecisionInputs
 from swarmbo.agent.schema import Participants, reports_outcomes
-from swarmbo.boundary.values import linked, short, storable, whole_number
+from swarmbo.boundary.values import intact, linked, short, storable, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.deciding.field import FieldLearner
@@ -71,6 +71,7 @@ class RestorableAgent(DecidingAgent):
         return {"json": plain, "arrays": arrays}
 
     @classmethod
+    @intact("what `state_dict` of an agent returned", "$.state")
     def from_state_dict(
         cls,
         state: Mapping[str, Any],
@@ -91,11 +92,13 @@ class RestorableAgent(DecidingAgent):
 
         Raises:
             StateVersionError: If another version of swarmbo wrote it.
-            ConfigError: If your own part, or travel times, are missing.
+            ConfigError: If it is damaged or incomplete, or your own part, or travel times, are missing.
         """
         plain = state["json"]
         if plain.get("version") != STATE_VERSION:
-            raise StateVersionError(f"got agent state version {plain.get('version')}; wanted {STATE_VERSION}")
+            raise StateVersionError(
+                f"got a state with version {plain.get('version')}; wanted an agent's, {STATE_VERSION}"
+            )
         if plain["travels"] is not (travel is not None):
             wanted = f"{'travel times' if plain['travels'] else 'no travel times'}, as when the state was written"
             raise ConfigError(f"got {type(travel).__name__}; wanted {wanted}", at="$.travel")
@@ -190,7 +193,7 @@ class RestorableAgent(DecidingAgent):
             ConfigError: If the data are not a snapshot of the same problem.
         """
         self.give_up(since)
-        try:
+        with intact("a `snapshot` of an agent of this team"):
             kind = tuple[dict[str, Any], dict[str, _PackedArray]]
             state, packed = msgspec.msgpack.decode(inflated(snapshot, _LARGEST_SNAPSHOT), type=kind)
             arrays = {name: _unpacked_array(*array) for name, array in packed.items()}
@@ -202,9 +205,6 @@ class RestorableAgent(DecidingAgent):
             elif isinstance(learner, FieldLearner):
                 learner = learner.returned(state, own)
             log = self._with_own_outcomes(log, own)
-        except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
-            got = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{got}; wanted a `snapshot` of an agent of this team") from error
         self._log, self._learner = log, learner
         self._own_rows, self._decisions, self._recommended, self._last_offers = OwnRows(), {}, None, {}
         self._stop(max(last, self._participant.decision))

@@ -52,11 +52,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination={"kind": "cma-es", "population": 8})
-        >>> team.coordination == sb.CMAES(population=8)
-        True
-        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="cma-es").coordination == sb.CMAES()
         True
     """
 
@@ -136,9 +132,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> team = sb.Team(graph, bounds, coordination={"kind": "botorch-log-nei", "restarts": 4})
-        >>> team.coordination == sb.BoTorchLogNEI(restarts=4)
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="botorch-log-nei").coordination == sb.BoTorchLogNEI()
         True
     """
 
@@ -203,8 +197,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> sb.Team(graph, bounds, coordination="ax").coordination == sb.AxDefault()
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="ax").coordination == sb.AxDefault()
         True
     """
 
@@ -256,8 +249,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> sb.Team(graph, bounds, coordination="optuna-gp").coordination == sb.OptunaGP()
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="optuna-gp").coordination == sb.OptunaGP()
         True
     """
 
@@ -278,8 +270,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> sb.Team(graph, bounds, coordination="optuna-tpe").coordination == sb.OptunaTPE()
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="optuna-tpe").coordination == sb.OptunaTPE()
         True
     """
 

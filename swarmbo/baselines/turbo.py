@@ -126,8 +126,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
 
     Example:
         >>> import swarmbo as sb
-        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
-        >>> sb.Team(graph, bounds, coordination="turbo-1").coordination == sb.Turbo1()
+        >>> sb.Team(None, {"x": (0.0, 1.0)}, coordination="turbo-1").coordination == sb.Turbo1()
         True
     """
 

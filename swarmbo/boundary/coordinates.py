@@ -60,8 +60,8 @@ class LocalProjection:
     north_m: float
 
     @classmethod
-    def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
-        """Projection about the middle of places in degrees, with the origin at their south-west corner."""
+    def about(cls, degrees: Float[np.ndarray, "n 2"], at: str, lines: Sequence[int] = ()) -> "LocalProjection":
+        """Projection about the middle of places in degrees, from their south-west corner; ``lines`` are for errors."""
         # the map may cross the date line: longitudes are on a circle, cut where most of it is empty
         around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
         gaps = np.diff(around, append=around[0] + 360.0)
@@ -73,6 +73,9 @@ class LocalProjection:
             got, most = f"reach {reach / 1e3:,.0f} km east and west of their middle", f"{_FARTHEST_M / 1e3:,.0f} km"
             if width > 90.0:
                 got, most = f"span {width:.0f} degrees of longitude", "90 degrees"
+            eastward = np.mod(degrees[:, 0] - begin, 360.0)
+            far = int(np.abs(eastward - np.median(eastward)).argmax())  # mistyped, perhaps
+            got += f", such as {degrees[far].tolist()}" + (f" in line {lines[far]}" if lines else "")
             wanted = f"wanted at most {most}, or coordinates in metres"
             raise ConfigError(f"got longitudes and latitudes that {got}; {wanted}", at=f"{at}.csv")
         east, north = metres.min(axis=0)

@@ -154,25 +154,25 @@ def measurements_of(
     columns = {key: name for key, name in stated.items() if name is not None}
     for key, name in columns.items():
         if name not in header:
-            got = f"no column {name!r}; columns: {', '.join(header)}"
+            got = f"{settings.csv}: no column {name!r}; columns: {', '.join(header)}"
             raise ConfigError(f"{got}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
         if (first := next(other for other in columns if columns[other] == name)) != key:
             raise ConfigError(f"got {name!r}, which is the column of {first}; wanted another", at=f"{at}.{key}")
-    cells = dict(zip(columns, _complete_rows(settings, columns, header, rows, at, how).T, strict=True))
+    numbers, lines = _complete_rows(settings, columns, header, rows, at, how)
+    cells = dict(zip(columns, numbers.T, strict=True))
     places = np.column_stack([cells["x"], cells["y"]])
-    projection = projection_of(places, (x, y), settings, at, how)
-    noise = cells.get(_NOISE)
-    if noise is not None and (bad := noise[noise < 0.0]).size:
-        got = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
-        raise ConfigError(got, at=f"{at}.{_NOISE}")
+    projection = projection_of(places, lines, (x, y), settings, at, how)
+    for row in np.flatnonzero(cells.get(_NOISE, np.empty(0)) < 0.0)[:1]:
+        got = f"{settings.csv}: line {lines[row]}, column {noise_std!r}: got {cells[_NOISE][row]:.10g}"
+        raise ConfigError(f"{got}; wanted standard deviations >= 0", at=f"{at}.{_NOISE}")
     metres = places if projection is None else projection.metres(places)
-    return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, noise)
+    return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, cells.get(_NOISE))
 
 
 def _complete_rows(
     settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str, how: str
-) -> Float[np.ndarray, "rows columns"]:
-    """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
+) -> tuple[Float[np.ndarray, "rows columns"], list[int]]:
+    """Numbers of all complete rows, one column each in the order given, and their lines; warns about other rows."""
     numbers = {
         key: np.array([_number(settings, row[header.index(name)], line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
@@ -204,18 +204,19 @@ def _complete_rows(
     if left_out.any():
         causes = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {causes}{hint}"
         warnings.warn(f"{at}.csv: {causes}", DataWarning, stacklevel=2)
-    return np.column_stack(list(numbers.values()))[~left_out]
+    lines = [line for (line, _), is_out in zip(rows, left_out, strict=True) if not is_out]
+    return np.column_stack(list(numbers.values()))[~left_out], lines
 
 
 def _number(settings: CsvColumns, text: str, line: int, name: str, at: str) -> float:
     if is_missing(text):
         return math.nan
-    number = finite(text)
+    number, where = finite(text), f"{settings.csv}: line {line}, column {name!r}"
     if math.isnan(number):
         how = " (dates and clock times as time since the first: days, hours, …)" if at.endswith(".time") else ""
-        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number{how}", at=at)
+        raise ConfigError(f"{where}: got {text!r}; wanted a finite number{how}", at=at)
     if abs(number) >= _LARGEST and not (is_fill(number) if settings.missing is None else number in settings.missing):
-        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
+        raise ConfigError(f"{where}: got {text!r}; wanted a number below 1e12 in size", at=at)
     return number
 
 
@@ -248,29 +249,34 @@ def _is_called(name: str, names: Set[str]) -> bool:
     return bool(words & names) and words <= names | _BESIDE
 
 
+def unit_of(columns: tuple[str, str]) -> str:
+    """Unit of coordinates by the names of their columns: ``degrees``, another one such as ``km``, or else ``m``."""
+    words = _words(" ".join(columns))
+    is_degrees = words & (_EAST | _NORTH | _DEGREES) and not words & _METRES
+    return min(words & _OTHER_UNITS, default="degrees" if is_degrees else "m")
+
+
 def projection_of(
-    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str, how: str = IN_SCENARIO
+    places: Float[np.ndarray, "n 2"], lines: list[int], pair: tuple[str, str], settings: CsvColumns, at: str, how: str
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
     Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning;
     neutral names with numbers that look like degrees are refused.
     """
-    x, y = columns
+    (x, y), unit = pair, unit_of(pair)
     if settings.coordinates == "metres":
         return None
-    east, north = _words(x), _words(y)
-    if settings.coordinates is None and (other := (east | north) & _OTHER_UNITS):
-        got = f"got columns {x!r} and {y!r} in {settings.csv!r}, whose numbers seem to be in {min(other)}"
+    if settings.coordinates is None and unit in _OTHER_UNITS:
+        got = f"got columns {x!r} and {y!r} in {settings.csv!r}, whose numbers seem to be in {unit}"
         wanted = f"wanted metres: convert them, or state {how.format(key='coordinates', value='metres')}"
         raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
-    named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
-    if named and east & _NORTH and north & _EAST:
+    if unit == "degrees" and _words(x) & _NORTH and _words(y) & _EAST:
         got, fix = f"got {x!r}, a latitude", f"{how.format(key='x', value=y)} {how.format(key='y', value=x)}"
         raise ConfigError(f"{got}; wanted longitudes, to the east: {fix}", at=f"{at}.x")
-    if settings.coordinates == "degrees" or named:
-        _require_degrees(places, columns, at, how)
-        projection = LocalProjection.about(places, at)
+    if "degrees" in (settings.coordinates, unit):
+        _require_degrees(places, lines, pair, settings.csv, at, how)
+        projection = LocalProjection.about(places, at, lines)
         if settings.coordinates is None:
             taken = f"{x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected to metres"
             about = f"(transverse Mercator about {projection.meridian_deg:.4g}° E)"
@@ -290,13 +296,14 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
 
 
-def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str, how: str) -> None:
+def _require_degrees(
+    places: Float[np.ndarray, "n 2"], lines: list[int], pair: tuple[str, str], csv: str, at: str, how: str
+) -> None:
     # the map of a file with -179.99 may reach beyond -180, as may the next samples
-    ranges = (("x", columns[0], "longitude", -360.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
+    ranges = (("x", pair[0], "longitude", -360.0, 360.0), ("y", pair[1], "latitude", -90.0, 90.0))
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
-        outside = values[(values < low) | (values > high)]
-        if outside.size:
-            got = f"column {column!r} holds {outside[0]:.10g}, which is not a {what}"
+        for row in np.flatnonzero((values < low) | (values > high))[:1]:
+            got = f"{csv}: line {lines[row]}, column {column!r}: got {values[row]:.10g}, which is not a {what}"
             wanted = f"wanted degrees from {low:g} to {high:g}, or {how.format(key='coordinates', value='metres')}"
             raise ConfigError(f"{got}; {wanted}", at=f"{at}.{key}")
 

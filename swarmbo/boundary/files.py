@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -88,8 +89,12 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.parent / (path.name + PARTIAL)
     try:
-        partial.unlink(missing_ok=True)
-        with partial.open("xb") as file:
+        try:
+            file = partial.open("xb")
+        except FileExistsError:  # of another writer, or of a killed one
+            partial = path.parent / f"{path.name}.{secrets.token_hex(8)}{PARTIAL}"
+            file = partial.open("xb")
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -8,11 +8,14 @@ import math
 import operator
 import traceback
 import warnings
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from html import escape
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
@@ -268,6 +271,17 @@ def error_text(error: BaseException) -> str:
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
+
+
+@contextmanager
+def intact(wanted: str, at: str = "$") -> Generator[None]:
+    """Turn an error of the block at data that lack a part, or have one of another kind, into a ConfigError."""
+    try:
+        yield
+    except SwarmboError:
+        raise
+    except (*_CONVERSION_ERRORS, LookupError, AttributeError, msgspec.MsgspecError, zlib.error) as error:
+        raise ConfigError(f"got damaged or incomplete data ({error_text(error)}); wanted {wanted}", at=at) from error
 
 
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:

@@ -85,11 +85,9 @@ class Agreement:
 
     Example:
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> agreement = sb.RefinedMaxSum().maximise(bowls)
-        >>> dict(zip(graph.variables, agreement.point.round(3).tolist(), strict=True)), agreement.report.status
+        >>> from swarmbo.testing.coordinator import TWO_BOWLS  # f(x, y) is drawn to 0.3, g(y, z) to 0.4
+        >>> agreement = sb.RefinedMaxSum().maximise(TWO_BOWLS)
+        >>> dict(zip("xyz", agreement.point.round(3).tolist(), strict=True)), agreement.report.status
         ({'x': 0.317, 'y': 0.35, 'z': 0.383}, 'converged')
     """
 

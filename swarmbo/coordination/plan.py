@@ -198,10 +198,14 @@ def _note(states: list[State], best: Rank | None, bound: float | None, traffic: 
 def traced(
     method: TableMethod, graph: AnyGraph, tables: AnyTables = None, links: Links = None, seed: int = 0
 ) -> tuple[Solution, tuple[TraceRow, ...]]:
-    """Solve as ``method.solve`` does, with its arguments, and trace the progress.
+    """Solve as ``method.solve`` does, and trace the progress.
 
     Parts of a graph run independently: their rounds are counted in parallel, and a part that has ended stays as it is.
     A part that is solved exactly has a value in its last round only.
+
+    Args:
+        method: Method in lockstep, such as ``MaxSum()``.
+        graph: As for ``solve``, like the further arguments: graph, tables of the factors, links, and the seed of draws.
 
     Returns:
         The solution, bit-identical to that of ``solve``; one row per round, from the first round after which every part

@@ -178,7 +178,7 @@ class AskTell(TeamState):
         Args:
             query: Query, or its id. Queries may be told in any order.
             outcome: Total of a function, or its factors' outcomes by name; in a field, measurements by agent. In
-                physical units; None, NaN, infinite or beyond 1e60 means failed.
+                physical units, True as 1; None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
             point: For a function: actual point of the evaluation, if it differs from the query's.
             locations: In a field: actual locations (d,) of agents' measurements, in the box's unit, if not the query's.

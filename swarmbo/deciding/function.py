@@ -173,13 +173,28 @@ class FunctionLearner:
     def is_designing(self, log: Logbook) -> bool:
         """True if the next point is of the initial design, which goes on while all totals are equal."""
         setup, problem, near, told = self.setup, self.setup.problem, self.setup.near, log.history.sums
-        if len(log.points) < setup.initial or (near is not None and not near.at_start(log.points).any()):
+        if near is not None and not near.at_start(log.points).any():
+            return True
+        if len(log.points) < setup.initial and (near is None or self._has_new_points_at(near, log)):
             return True
         # while all totals are equal, no model can say where to look; a user's own method may know
         is_own = not all(type(one).__module__.startswith("swarmbo.") for one in (setup.acquisition, setup.coordination))
         if near is not None or problem.outcomes != "total" or problem.ranges or log.failures or is_own:
             return False
         return len(told) >= max(_FLAT, setup.initial) and bool((told == told[0]).all())
+
+    def _has_new_points_at(self, near: Near, log: Logbook) -> bool:
+        """False if all points of the step box around the present setting were asked: on grids they may be few."""
+        to_unit = self.setup.problem.domain.to_unit
+        box, U = near.step_box(to_unit(near.start)), to_unit(log.points)
+        points = self._few(box)
+        asked = _KeepApart(np.arange(U.shape[1]), U, are_pending=False)
+        return points is None or not asked.are_broken_by(points[box.contains(points)]).all()
+
+    def _few(self, box: StepBox | None) -> Float[np.ndarray, "m n"] | None:
+        """All allowed points, or all in the cells of a step box, if they are on grids and few."""
+        problem = self.setup.problem
+        return problem.few if box is None or problem.few is not None else problem.few_within(box.low, box.high)
 
     def _design_steps(self, log: Logbook) -> Steps[Point]:
         """Next point of the initial design: the present setting if there is one, then Sobol points (near it)."""
@@ -252,15 +267,15 @@ class FunctionLearner:
             U = box.centre
         # the stream depends on the number of queries, so that a restored team draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.n_asked)
-        on_grids = () if problem.coding is None else problem.coding.domain.levels
-        grids = set(on_grids if problem.few is None else range(len(U)))
+        on_grids, few = () if problem.coding is None else problem.coding.domain.levels, self._few(box)
+        grids = set(on_grids if few is None else range(len(U)))
         rules = grouped((grids.issuperset(rule.columns.tolist()), rule) for rule in self._rules(log))
         listed, other_rules = rules.get(True, ()), rules.get(False, ())
         for number, rule in enumerate((None, *listed) if grids else ()):
             if not (judge.lacks(U[None])[0] if rule is None else rule.is_broken_by(U)):
                 continue
-            columns = np.array(sorted(grids)) if rule is None or problem.few is not None else rule.columns
-            points = self._others(U, columns, rng, box)
+            columns = np.array(sorted(grids)) if rule is None or few is not None else rule.columns
+            points = self._others(U, columns, rng, box) if few is None else few
             is_allowed = problem.is_allowed(points) & (True if box is None else box.contains(points))
             related = [other for other in listed if np.isin(other.columns, columns).any()]
             better = _preferred(U, points[is_allowed], judge, related)
@@ -294,10 +309,8 @@ class FunctionLearner:
     def _others(
         self, U: Point, columns: Int[np.ndarray, " a"], rng: np.random.Generator, box: StepBox | None
     ) -> Float[np.ndarray, "m n"]:
-        """All joint points on grids if few, else random points with one, two or any number of other values."""
+        """Random points with one, two or any number of other values on grids."""
         problem = self.setup.problem
-        if problem.few is not None:
-            return problem.few
         assert problem.coding is not None
         levels, points = [problem.coding.domain.levels[c] for c in columns.tolist()], U[None]
         if box is not None:

@@ -218,10 +218,7 @@ def _start(problem: Problem, given: Any) -> Point:
         given = dict(zip(names, cast(Any, given), strict=True))
     else:
         raise ConfigError(f"got {short(given)}; {forms}, of {len(names)}", at=at)
-    try:
-        return problem.placed(given)
-    except ConfigError as error:
-        raise ConfigError(error.message, at=at + error.at.removeprefix("$.point")) from None
+    return problem.placed(given, at)
 
 
 def _reach(problem: Problem, given: Any) -> tuple[Point, Point]:

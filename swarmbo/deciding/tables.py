@@ -150,8 +150,10 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     For a function, a table of outcomes has a column for each of the ``own`` channels, by default all. Evaluations may
     have rounds if the belief ``takes_rounds``.
     """
-    X = problem.coded_rows(given.points) if problem.is_mixed and not given.are_codes else real_array(given.points)
-    y = real_array(given.outcomes)
+    X, y = real_array(given.points), real_array(given.outcomes)
+    is_strange = X is not None and {bool, np.bool} & set(map(type, np.array(given.points, dtype=object).flat))
+    if not given.are_codes and (problem.is_mixed or (is_strange and not problem.is_field)):
+        X = problem.coded_rows(given.points)  # booleans are no numbers
     if X is None or y is None:
         got = short(given.points if X is None else given.outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN for a failed outcome")

@@ -18,14 +18,14 @@ from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.files import read_arrays, write_arrays
-from swarmbo.boundary.values import counted, html_table, short
+from swarmbo.boundary.values import counted, html_table, intact, short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.places import ignores_beliefs
 from swarmbo.deciding.reports import Unreported
 from swarmbo.deciding.setup import Setup, to_plain
-from swarmbo.errors import AimWarning, ConfigError, StateVersionError
+from swarmbo.errors import AimWarning, StateVersionError
 from swarmbo.problem.data import Dataset
 from swarmbo.records import Goal, LinkReport, Query, SolveReport, Traffic
 from swarmbo.registry import name_of
@@ -90,6 +90,7 @@ def atomic(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
 
 STATE_VERSION = 10  # 10: models of similar evidence by name
+OF_TEAM = "what `state_dict` or `save` of a team wrote", "$.state"
 _PLAIN = "team.json"  # entry of a file with the plain data, as bytes of JSON
 
 
@@ -210,7 +211,7 @@ class TeamState(AtomicObject):
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
         The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It contains the names of your own parts and,
-        if they are ``Settings``, their settings.
+        if they are ``Settings``, their settings. If several processes write one path, the last complete file remains.
 
         Args:
             path: Path of the file; an existing one is replaced.
@@ -221,6 +222,7 @@ class TeamState(AtomicObject):
         write_state(path, self.state_dict())
 
     @atomic
+    @intact(*OF_TEAM)
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Continue from a saved state, in place and with this team's own settings of acquisition and coordination.
 
@@ -231,6 +233,7 @@ class TeamState(AtomicObject):
 
         Raises:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
+            ConfigError: If it is damaged or incomplete.
         """
         plain, arrays, own = state["json"], state["arrays"], self.setup.to_plain()
         require_same(plain, {"version": STATE_VERSION})
@@ -263,23 +266,16 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a state."""
-    try:
+    with intact("a file that team.save wrote", os.fspath(path)):
         arrays = read_arrays(Path(path))
-        plain = json.loads(arrays.pop(_PLAIN).tobytes())
-        if not isinstance(plain, dict):
-            raise KeyError(_PLAIN)
-    except KeyError:
-        raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); wanted a file that team.save wrote") from error
-    return {"json": plain, "arrays": arrays}
+        return {"json": json.loads(arrays.pop(_PLAIN).tobytes()), "arrays": arrays}
 
 
 def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Refuse the state of another version, or of a team that differs in a fixed part."""
     for key in own:
         if plain.get(key) != own[key]:
-            raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
+            raise StateVersionError(f"got a state with other {key}, {plain.get(key)}; wanted a team's, {own[key]}")
 
 
 def _title_of(team: TeamState) -> str:

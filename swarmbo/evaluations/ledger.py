@@ -356,9 +356,7 @@ class Ledger:
         path = states[number := max(states)]
         try:
             self.team.load_state_dict(read_state(path))
-        except errors.StateVersionError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, errors.ConfigError) as error:
             fix = "delete it, and all events are replayed from the start"
             raise errors.RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
         return number

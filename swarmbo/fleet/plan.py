@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from swarmbo.agent import schema
-from swarmbo.boundary.files import read_regular, replacing
+from swarmbo.boundary import files
+from swarmbo.boundary.values import intact
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
@@ -114,14 +115,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def checked(self, at: str = "$") -> "Plan":
         """Return the plan, or raise a ConfigError if its content is not valid."""
         try:
-            setup = self.setup
-            if self.tables is None:
-                schema.require_agent_settings(setup)
+            with intact("a problem and settings as `swarmbo fleet` writes them"):
+                setup = self.setup
+                if self.tables is None:
+                    schema.require_agent_settings(setup)
         except ConfigError as error:
             raise ConfigError(str(error), at=at) from error
-        except (KeyError, TypeError, ValueError) as error:
-            wanted = "wanted a problem and settings as `swarmbo fleet` writes them"
-            raise ConfigError(f"{type(error).__name__}: {error}; {wanted}", at=at) from error
         agents = setup.problem.agents
         if set(self.endpoints) != {*agents, HUB}:
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
@@ -144,19 +143,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def write(self, path: Path) -> None:
         """Write it as JSON, atomically: a waiting process may read it as soon as it exists."""
-        with replacing(path) as file:
+        with files.replacing(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read and check a plan."""
-        try:
-            plain = msgspec.json.decode(read_regular(path))
+        with intact("the plan that `swarmbo fleet` wrote", str(path)):
+            plain = msgspec.json.decode(files.read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
                 raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
             plan = msgspec.convert(plain, cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{path}: {error}; wanted the plan that `swarmbo fleet` wrote") from error
         return plan.checked(str(path))
 
 

@@ -1,6 +1,6 @@
 """Factor graph: the variables that each local function couples, and the owner of each."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
@@ -59,12 +59,14 @@ class FactorGraph:
     joined: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.joined, str | Set) or not hasattr(self.joined, "__iter__"):
+            raise ConfigError(f"got {short(self.joined)}; wanted a list of groups of variables", at="$.joined")
         object.__setattr__(self, "joined", tuple(self.joined))
         distinct_names(self.factors, "factor", "$.factors")
         variable_names = set(distinct_names(self.variables, "variable", "$.variables"))
         for field, of in (("scopes", "factors"), ("factor_owners", "factors"), ("variable_owners", "variables")):
             given, wanted = getattr(self, field), len(getattr(self, of))
-            if isinstance(given, str) or len(given) != wanted:
+            if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != wanted:
                 raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
         for at, names in [*zip(self.factors, self.scopes, strict=True), *enumerate(self.joined)]:
             path = f"$.scopes.{at}" if isinstance(at, str) else f"$.joined[{at}]"

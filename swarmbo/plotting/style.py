@@ -22,7 +22,7 @@ from PIL import Image
 from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import connected_components
 
-from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIAL, AnimationFormat, FigureFormat, replacing
+from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, AnimationFormat, FigureFormat, replacing
 from swarmbo.boundary.look import (
     BASE as BASE,
     BATTERY_POINTS as BATTERY_POINTS,
@@ -210,25 +210,21 @@ def write_mp4(frames: Frames, path: Path, pause_ms: Sequence[int]) -> Path:
     """Write RGB frames of one size as a film. One thread and no time stamps, so equal frames give equal bytes."""
     height, width, _ = frames[0].shape
     repeats = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
-    partial = path.with_name(path.name + PARTIAL)
-    partial.touch()  # an unwritable path raises the system's error here, before the encoder's
     command = [
         *(encoder(), "-v", "error", "-y"),
         *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"1000/{pause_ms[0]}", "-i", "-"),
         # Players want even sides, and colours at half their resolution.
         *("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2:color=white", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "18"),
         *("-threads", "1", "-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"),
-        *("-movflags", "+faststart", "-f", "mp4", str(partial.absolute())),
+        *("-movflags", "+faststart", "-f", "mp4"),
     ]
     film = [np.ascontiguousarray(frame).tobytes() * times for frame, times in zip(frames, repeats, strict=True)]
-    try:
-        done = subprocess.run(command, input=b"".join(film), capture_output=True, check=False)
+    with replacing(path) as file:
+        partial = Path(file.name).absolute()
+        done = subprocess.run([*command, str(partial)], input=b"".join(film), capture_output=True, check=False)
         if done.returncode or not partial.stat().st_size:
             reasons = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
             raise ConfigError(f"{command[0]} failed: {reasons[-1]}; {_ENCODER_HINT}", at="--format")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -377,13 +377,21 @@ class Problem:
 
     @cached_property
     def few(self) -> Float[np.ndarray, "m n"] | None:
-        """All allowed joint points of the unit cube, if they are at most 1,000 of at most 100,000 on grids."""
-        counts = list(map(int, self.domain.counts))
-        if not 0 < math.prod(counts) <= _COUNTED:
+        """``few_within`` the whole unit cube."""
+        return self.few_within(*np.array([[0.0], [1.0]]) * np.ones(self.domain.n_dims))
+
+    def few_within(
+        self, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "m n"] | None:
+        """All allowed joint points in the cells of a box of the unit cube, if at most 1,000 of at most 100,000."""
+        if not isinstance(domain := self.domain, MixedDomain) or not domain.counts.all():
             return None
-        cells = np.indices(counts).reshape(len(counts), -1).T
-        codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
-        points = self.domain.to_unit(codes)
+        first, last = domain.cells(low), domain.cells(high)
+        counts = (last - first + 1.0).astype(int).tolist()
+        if math.prod(counts) > (_COUNTED if self.regions else _FEW):
+            return None
+        cells = first + np.indices(counts).reshape(len(counts), -1).T
+        points = domain.to_unit(domain.low + cells * domain.steps)
         allowed = points[self.is_allowed(points)]
         return allowed if len(allowed) <= _FEW else None
 
@@ -422,23 +430,19 @@ class Problem:
         codes = self._feasible.nearest(self.in_box(u))
         return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
 
-    def placed(self, point: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
+    def placed(self, point: Mapping[str, Any], at: str = "$.point") -> Float[np.ndarray, " n"]:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
             ConfigError: If it is not a table of all variables, or a value is invalid for its variable.
         """
-        table(point, "{variable: value}", at := "$.point")
+        table(point, "{variable: value}", at)
         names = dict.fromkeys(self.graph.variables)
         if missing := [variable for variable in names if variable not in point]:
             raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(names)}", at=at)
         if strangers := [name for name in point if name not in names]:
             raise ConfigError(f"got {strangers[0]!r}; wanted a value for each of {list(names)}", at=at)
-        values = [point[variable] for variable in names]
-        place = real_array(self.codes(values, at) if self.is_mixed else values)
-        if place is None or place.shape != (len(values),):
-            raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
-        return self._checked(place, at)
+        return self._checked(np.array(self.codes([point[variable] for variable in names], at)), at)
 
     def _checked(self, place: Float[np.ndarray, " n"], at: str) -> Float[np.ndarray, " n"]:
         """Joint point without rounding errors; a ConfigError names the variable that is farthest out of its bounds."""

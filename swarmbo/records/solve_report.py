@@ -113,7 +113,7 @@ class SolveReport(msgspec.Struct, frozen=True):
             Max-sum: updates of the variables' and then the factors' messages. Exact: tables passed up between agents,
             then choices passed down. Sequential: choices that agents waited for. Messages before and after the method
             count in ``traffic`` only. Compare methods by ``traffic``.
-        value: Sum of the factors at the choice; None without factors.
+        value: Sum of the factors at the choice; None without factors, and for agents that set a function's variables.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None if unknown. It is 0 for ``exact``,
             or more if agents in a field returned to sequential choices. With candidates, the optimum is their best.
         traffic: Traffic over the links.

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.coordinates import Coordinates, Rings, holds, like_degrees, read_polygons
-from swarmbo.boundary.csv_measurements import CsvColumns, Measurements, coordinate_columns, measurements_of
+from swarmbo.boundary.csv_measurements import CsvColumns, Measurements, coordinate_columns, measurements_of, unit_of
 from swarmbo.boundary.files import finite, read_table
 from swarmbo.errors import ConfigError, DataWarning
 
@@ -100,11 +101,16 @@ def read_positions(
     name, at = os.fspath(path), "--from"
     header, lines = read_table(name, at)
     rows = [(line, dict(zip(header, row, strict=True))) for line, row in lines]
-    if missing := [column for column in coordinates.columns if column not in header]:
-        raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
-    xy = np.array([[finite(row[column]) for column in coordinates.columns] for _, row in rows]).reshape(-1, 2)
+    pair, own, unit = coordinates.columns, coordinates.columns, coordinates.unit
+    if not set(own) <= set(header):
+        with suppress(ConfigError):
+            pair = coordinate_columns(CsvColumns(csv=name, value=""), header, at)
+        if pair == own or unit_of(pair) != unit:
+            wanted = f"wanted the samples' columns {own}, or one pair with other such names, in {unit}"
+            raise ConfigError(f"{name}: got columns {', '.join(header)}; {wanted}", at=at)
+    xy = np.array([[finite(row[column]) for column in pair] for _, row in rows]).reshape(-1, 2)
     for i, axis in np.argwhere(np.isnan(xy))[:1]:
-        (line, row), column = rows[i], coordinates.columns[axis]
+        (line, row), column = rows[i], pair[axis]
         raise ConfigError(f"{name}: line {line}, column {column!r}: got {row[column]!r}; wanted a number", at=at)
     if agents not in (None, len(rows)):
         raise ConfigError(f"{name}: got {len(rows)} rows; wanted one for each of --agents {agents}", at=at)

@@ -64,6 +64,10 @@ class Bowls(BoxFunctions):
         return -(offsets**2 + spread**2).sum(axis=-1), -2.0 * (offsets + spread)
 
 
+_CHAIN = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+TWO_BOWLS = Bowls(_CHAIN, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+
+
 def check_joint_policy(make: Callable[[], Any]) -> None:
     """Check ``decide_joint``: it returns a point of the unit cube that depends on the history and the seed only."""
     for name, graph, links in graphs():

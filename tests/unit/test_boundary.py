@@ -106,7 +106,7 @@ REFUSED = {
         telling(joint_team, 1.0, point={"x": 0.1, "y": 0.2}),
         r"point: got no 'z'; wanted a value for each of \['x', 'y', 'z'\]",
     ),
-    "a point of text": (telling(joint_team, 1.0, point=CUBE | {"z": "b"}), "point: got .*; wanted a number for each"),
+    "a point of text": (telling(joint_team, 1.0, point=CUBE | {"z": "b"}), "point.x: got .*; wanted a number from"),
     "a point as a tuple": (telling(joint_team, 1.0, point=(0.1, 0.2, 0.3)), "point: got .*; wanted a table"),
     "a point that is not finite": (
         telling(joint_team, 1.0, point={"x": 0, "y": np.nan, "z": 0}),

@@ -63,7 +63,23 @@ def test_a_file_is_replaced_as_a_whole_and_the_target_of_a_link_is_kept(tmp_path
     assert (tmp_path / "file").read_bytes() == b"new"
     assert not (tmp_path / "file").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "precious"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", f"file{PARTIAL}", "precious"]
+
+
+def test_two_writers_of_one_file_never_leave_half_of_it(tmp_path):
+    """The second one begins and ends while the first is writing; or it is killed, and leaves its part."""
+    with replacing(tmp_path / "file") as first:
+        first.write(b"half of ")
+        with replacing(tmp_path / "file") as second:
+            second.write(b"the second")
+        assert (tmp_path / "file").read_bytes() == b"the second"
+        killed = replacing(tmp_path / "file")
+        killed.__enter__().write(b"half")
+        assert (tmp_path / "file").read_bytes() == b"the second"
+        first.write(b"the first")
+    assert (tmp_path / "file").read_bytes() == b"half of the first"
+    killed.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from functools import partial
 
 import numpy as np
@@ -363,3 +364,24 @@ def test_simple_settings_are_among_the_starts_of_every_search():
         assert np.isclose(starts[:, [0, 3, 4]], 0.5).all(axis=1).any()
     asked(sb.Team(None, TYPED, coordination=plain, **everywhere), 3, utility_of)
     assert all(len(starts) <= 3 for starts in plain.seen)
+
+
+@pytest.mark.parametrize(
+    ("space", "limit", "n"),
+    [
+        ({"x": sb.Integer(1, 5000, log=True)}, "1%", 10),
+        ({"x": sb.Integer(1, 5000, log=True), "c": sb.Categorical(["a", "b"])}, {"x": "1%"}, 14),
+        ({"x": sb.Integer(1, 5000, log=True), "c": sb.Integer(0, 9)}, {"x": "1%", "c": 1}, 16),
+        ({"x": sb.Integer(0, 5000)}, 1, 12),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_small_step_box_repeats_no_point_while_it_has_another(space, limit, n, seed):
+    """Also in the initial design, and on axes with too many values to list."""
+    start = {name: 20 if name == "x" else variable.value(0.0) for name, variable in space.items()}
+    team, asked = sb.Team(None, space, start=start, step_limit=limit, seed=seed), list[tuple[object, ...]]()
+    for _ in range(n):
+        query = team.ask()
+        asked.append(tuple(query.point.values()))
+        team.tell(query, -abs(math.log(query.point["x"]) - 2.0))
+    assert len(set(asked)) == n

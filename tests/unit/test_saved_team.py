@@ -176,20 +176,44 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
     with pytest.raises(FileNotFoundError):
         sb.Team.load(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with pytest.raises(ConfigError, match=r"text\.npz: cannot be read \(File is not a zip file\)"):
+    with pytest.raises(ConfigError, match=r"text\.npz: got damaged or incomplete data \(.*File is not a zip file"):
         sb.Team.load(tmp_path / "text.npz")
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
-    with pytest.raises(ConfigError, match="holds no team"):
+    with pytest.raises(ConfigError, match=r"other\.npz: got damaged or incomplete data"):
         sb.Team.load(tmp_path / "other.npz")
     for plain, error in (
-        (b"[1]", "holds no team"),
+        (b"[1]", "damaged or incomplete"),
         (b"{}", "other version, None"),
-        (b'{"version": 2}', "other version, 2; wanted 10"),
+        (b'{"version": 2}', "other version, 2; wanted a team's, 10"),
         (b'{"version": 10}', "damaged or incomplete"),
     ):
         np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
         with pytest.raises((ConfigError, StateVersionError), match=error):
             sb.Team.load(tmp_path / "plain.npz")
+
+
+PARTS = ("json", "arrays", "problem", "settings", "log", "acting", "learned", "X", "since")
+
+
+@pytest.mark.parametrize("lost", PARTS)
+def test_a_state_without_a_part_is_refused_and_changes_nothing(lost):
+    team = joint_team()
+    team.tell(team.ask(), 1.0)
+    state, before = team.state_dict(), repr(team.state_dict())
+    damaged = {top: {k: v for k, v in table.items() if k != lost} for top, table in state.items() if top != lost}
+    wanted = "wanted what `state_dict` or `save` of a team wrote"
+    for load in (sb.Team.from_state_dict, team.load_state_dict):
+        with pytest.raises(ConfigError, match=rf"^\$\.state: got damaged or incomplete data \(.*'{lost}'.*{wanted}"):
+            load(damaged)
+    assert repr(team.state_dict()) == before
+
+
+@pytest.mark.parametrize("part", ["arrays", "log", "learned"])
+def test_a_state_with_a_part_of_another_kind_is_refused(part):
+    state = joint_team().state_dict()
+    damaged = state | {"arrays": 5} if part == "arrays" else state | {"json": state["json"] | {part: 5}}
+    with pytest.raises(ConfigError, match=r"^\$\.state: got damaged or incomplete data"):
+        sb.Team.from_state_dict(damaged)
 
 
 def test_damage_anywhere_in_the_file_is_detected_or_has_no_effect(tmp_path):

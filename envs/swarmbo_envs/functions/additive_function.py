@@ -86,7 +86,13 @@ class AdditiveFunction:
         argmax: Sequence[float] | None = None,
         name: str = "function",
     ) -> "AdditiveFunction":
-        """A user's own sum of terms, with the arguments of the class; without a ``maximum``, regret is not scored."""
+        """A user's own sum of terms.
+
+        Args:
+            terms: Term of each factor, points (m, a) in scope order -> values (m,); ``scopes`` are indices from 0.
+            low: Lower bounds (n,); ``high`` are the upper ones.
+            maximum: The largest value, at the point ``argmax`` (n,); without it, regret is not scored.
+        """
         place = None if argmax is None else np.array(argmax, dtype=float)
         tuples = {factor: tuple(scope) for factor, scope in scopes.items()}
         return cls(name, np.array(low), np.array(high), tuples, dict(terms), place, maximum)
@@ -102,8 +108,10 @@ class AdditiveFunction:
     ) -> "AdditiveFunction":
         """Any Python function, as one factor over all variables.
 
-        It is called once per point, with a keyword argument for each variable of ``bounds``, which has (low, high) by
-        name. Without a ``maximum``, regret is not scored.
+        Args:
+            function: Function that is called once per point, with a keyword argument for each variable.
+            bounds: (low, high) of each variable by name.
+            maximum: The largest value; without it, regret is not scored.
 
         Raises:
             ConfigError: If bounds are missing, or are no intervals.

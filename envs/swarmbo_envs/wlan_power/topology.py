@@ -154,28 +154,28 @@ def _read(path: str) -> StatedSettings:
     if missing := {"kind", "x_m", "y_m"} - set(header):
         raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)
     for line, row in rows:
-        cells = dict(zip(header, row, strict=False))
-        kind, place = cells.get("kind"), (_number(cells, "x_m", line), _number(cells, "y_m", line))
+        cells, where = dict(zip(header, row, strict=False)), f"{path}: line {line}"
+        kind, place = cells.get("kind"), (_number(cells, "x_m", where), _number(cells, "y_m", where))
         if kind not in places:
-            raise ConfigError(f"line {line}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
+            raise ConfigError(f"{where}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
         places[kind].append(place)
         if kind == "user":
-            serving.append(_index(cells, line))
+            serving.append(_index(cells, where))
     chosen = [index for index in serving if index is not None]
     if chosen and len(chosen) < len(serving):
-        raise ConfigError("got an access_point for some users only; wanted it for all, or none", at=at)
+        raise ConfigError(f"{path}: got an access_point for some users only; wanted it for all, or none", at=at)
     return StatedSettings(access_points=places["access_point"], users=places["user"], serving=chosen or None)
 
 
-def _number(cells: dict[str, str], column: str, line: int) -> float:
+def _number(cells: dict[str, str], column: str, where: str) -> float:
     if math.isnan(number := finite(got := cells.get(column, ""))):
-        raise ConfigError(f"line {line}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
+        raise ConfigError(f"{where}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
     return number
 
 
-def _index(cells: dict[str, str], line: int) -> int | None:
+def _index(cells: dict[str, str], where: str) -> int | None:
     text = cells.get("access_point", "")
     if text and not (text.isdecimal() and text.isascii() and len(text) < 10):
-        got = f"line {line}, column 'access_point': got {text!r}"
+        got = f"{where}, column 'access_point': got {text!r}"
         raise ConfigError(f"{got}; wanted an index from 0", at="$.topology.csv")
     return int(text) if text else None

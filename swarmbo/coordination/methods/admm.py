@@ -85,10 +85,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     Example:
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> agreement = sb.ADMM(rounds=20).maximise(bowls)
+        >>> from swarmbo.testing.coordinator import TWO_BOWLS  # f(x, y) is drawn to 0.3, g(y, z) to 0.4
+        >>> agreement = sb.ADMM(rounds=20).maximise(TWO_BOWLS)
         >>> agreement.point.round(3).tolist(), agreement.report.messages > 0
         ([0.317, 0.35, 0.383], True)
     """

@@ -134,12 +134,9 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
         damping: Share of the previous message that a new message keeps, in [0, 1); only on parts with loops.
 
     Example:
-        >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
+        >>> from swarmbo.testing.coordinator import TWO_BOWLS  # f(x, y) is drawn to 0.3, g(y, z) to 0.4
+        >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(TWO_BOWLS).point for levels in (1, 40))
         >>> coarse.tolist(), fine.round(3).tolist()
         ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
     """
@@ -168,12 +165,9 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         variant: ``"A"``, ``"B"`` or ``"C"``, as in :class:`DSA`.
 
     Example:
-        >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
+        >>> from swarmbo.testing.coordinator import TWO_BOWLS  # f(x, y) is drawn to 0.3, g(y, z) to 0.4
+        >>> sb.RefinedDSA().maximise(TWO_BOWLS).point.round(3).tolist()
         [0.317, 0.35, 0.383]
     """
 
@@ -200,12 +194,9 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
         rounds: Most rounds on a level, >= 1.
 
     Example:
-        >>> import numpy as np
         >>> import swarmbo as sb
-        >>> from swarmbo.testing.coordinator import Bowls
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()
+        >>> from swarmbo.testing.coordinator import TWO_BOWLS  # f(x, y) is drawn to 0.3, g(y, z) to 0.4
+        >>> sb.RefinedMGM().maximise(TWO_BOWLS).point.round(3).tolist()
         [0.317, 0.35, 0.383]
     """
 

@@ -81,6 +81,12 @@ class InWorld:
         actions = self.team.act(self.observations, self.infos)
         assert self.team.last_query is not None
         assert decided == dict(self.team.last_query.point)
+        wanted = self.team.last_report
+        assert wanted is not None
+        reports = [agent.report for agent in self.agents.values() if agent.report is not None]
+        assert [(one.status, one.value, one.gap) for one in reports] == [
+            (wanted.status, wanted.value, wanted.gap)
+        ] * len(self.agents)
         step = self.env.step(actions)
         self.team.observe(*step)
         self.observations, self.infos = step[0], step[-1]

@@ -713,6 +713,10 @@ def named_by_number(agent: Agent) -> None:
     agent.ask()
 
 
+def without(state: dict[str, Any], part: str) -> dict[str, Any]:
+    return state | {"json": {name: value for name, value in state["json"].items() if name != part}}
+
+
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
     yield "graph", lambda a: Agent("a", a.problem.graph), ConfigError, "got a FactorGraph; wanted a Problem"  # type: ignore[arg-type]
@@ -720,6 +724,12 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
         yield (
             f"patience {patience}",
             lambda a, patience=patience: Agent("a", a.problem, patience=patience),
+            ConfigError,
+            f"patience: got {patience!r}; wanted a number >= 0",
+        )
+        yield (
+            f"later {patience}",
+            lambda a, patience=patience: setattr(a, "patience", patience),
             ConfigError,
             f"patience: got {patience!r}; wanted a number >= 0",
         )
@@ -743,7 +753,18 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "number", lambda a: a.give_up("q00001"), ConfigError, "got 'q00001'; wanted an integer >= 0"  # type: ignore[arg-type]
     yield "word", lambda a: a.decision("q00007"), UnknownQueryError, "got query 'q00007'; wanted one of the last ask"
     state = {"json": {"version": 0}, "arrays": {}}
-    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 8"
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "version 0; wanted an agent's, 8"
+    broken = r"\$\.state: got damaged or incomplete data \(.*\); wanted what `state_dict` of an agent returned"
+    for lacking in ({}, {"json": []}, None):
+        yield f"{lacking}", lambda a, lacking=lacking: Agent.from_state_dict(lacking), ConfigError, broken
+        yield (
+            f"remote {lacking}",
+            lambda a, lacking=lacking: sb.RemoteAgent.from_state_dict(lacking),
+            ConfigError,
+            broken,
+        )
+    for part in ("name", "problem", "settings", "log", "learned", "own", "early"):
+        yield part, lambda a, part=part: Agent.from_state_dict(without(a.state_dict(), part)), ConfigError, broken
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])

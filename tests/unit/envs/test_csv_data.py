@@ -162,8 +162,18 @@ def test_stated_degrees_are_projected_without_a_warning_and_repeated_places_aver
             {},
             r"x: got 'lat', a latitude; .*=lon --set .*field.y=lat",
         ),
-        ([(5.7, 5650610.5, 1), (5.8, 5650611, 2)], "lon,lat,v", {}, r"y: column 'lat' holds 5650610\.5, which is not"),
-        ([(700, 5, 1), (5.8, 5, 2)], "a,b,v", {"coordinates": "degrees"}, "x: column 'a' holds 700, which is not a lo"),
+        (
+            [(5.7, 5650610.5, 1), (5.8, 5650611, 2)],
+            "lon,lat,v",
+            {},
+            r"y: .*own\.csv: line 2, column 'lat': got 5650610\.5, which is",
+        ),
+        (
+            [(700, 5, 1), (5.8, 5, 2)],
+            "a,b,v",
+            {"coordinates": "degrees"},
+            r"x: .*own\.csv: line 2, column 'a': got 700, which",
+        ),
         (
             [(5.72134, 50.95441, 1), (5.74512, 50.97123, 2), (5.7391, 50.96, 3)],
             *("x,y,v", {}),

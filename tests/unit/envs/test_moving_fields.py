@@ -164,11 +164,15 @@ def test_by_default_a_round_lasts_the_median_step_between_times(tmp_path):
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [
-        (None, {"time": "when"}, r"time: no column 'when'; columns: x, y, week, v"),
+        (None, {"time": "when"}, r"time: .*: no column 'when'; columns: x, y, week, v"),
         (None, {"time_step": 0.0}, r"time_step: got 0\.0; wanted a time from 1e-9 to 1e12, beside the column `time`"),
         (None, {"time": None, "time_step": 1.0}, r"time_step: got 1\.0; wanted a time from 1e-9 to 1e12, beside"),
         ("x,y,week,v\n0,0,1,2\n9,9,1,3\n", {}, "time: got 1 time; wanted at least 2, or no column of times"),
-        ("x,y,week,v\n0,0,2026-01-01,2\n", {}, r"time: line 2, column 'week': got '2026-01-01'.*time since the first"),
+        (
+            "x,y,week,v\n0,0,2026-01-01,2\n",
+            {},
+            r"time: .*\.csv: line 2, column 'week': got '2026-01-01'.*time since the first",
+        ),
         ("x;y;week;v\n0;0;1;2\n", {}, r"csv: cannot read .*: its columns are separated by ';'; wanted"),
     ],
 )

@@ -1,6 +1,7 @@
 """Scopes, ownership and shape of factor graphs."""
 
 from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -159,6 +160,9 @@ def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
     ("joined", "says"),
     [
         ([["x", "q"]], r"joined\[0\]: got \['q'\]"),
+        (None, r"^\$\.joined: got None; wanted a list of groups of variables"),
+        ({("x", "y")}, r"^\$\.joined: got \{\('x', 'y'\)\}; wanted a list of groups"),
+        ([{"x", "y"}], r"^\$\.joined\[0\]: got \{.*\}; wanted a list of names"),
         (["xy"], "wanted a list of names"),
         ([["x", "x"]], "no name twice"),
         ([[]], "got "),
@@ -167,6 +171,13 @@ def test_a_graph_of_lists_is_that_of_tuples_and_does_not_change() -> None:
 def test_joined_sets_have_different_variables_of_the_graph(joined, says) -> None:
     with pytest.raises(ConfigError, match=says):
         FactorGraph(("f",), (("x", "y"),), ("a",), ("x", "y"), ("a", "a"), joined)
+
+
+@pytest.mark.parametrize("field", ["scopes", "factor_owners", "variable_owners"])
+@pytest.mark.parametrize("wrong", [None, 5, "ab", {("x", "y")}])
+def test_scopes_and_owners_have_an_order(field: str, wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^\$\.{field}: got .*; wanted one for each of \d (factors|variables)"):
+        replace(FactorGraph.from_scopes({"f": ["x", "y"]}), **{field: wrong})
 
 
 def test_parts_keep_their_joined_sets_and_a_graph_of_networkx_has_none() -> None:

@@ -60,6 +60,29 @@ def test_values_have_codes_and_equal_numbers_count_as_one_value():
     assert sb.Real(1 / 3, 1 / 3 + 1.0, step=1.0).value(1 / 3) == 1 / 3
 
 
+@pytest.mark.parametrize("other", [(0.0, 1.0), sb.Integer(0, 1)])
+def test_booleans_are_no_numbers_in_any_space(other: Any):
+    """In a point; as an outcome, True counts as 1."""
+    space = {"x": (0.0, 1.0), "y": other}
+    team = sb.Team(None, space, seed=0)
+    query, message = team.ask(), r"x: got (np\.)?True_?; wanted a number from 0 to 1"
+    point: dict[str, Any] = {"x": True, "y": 0}
+    for refused in (lambda: team.expect(point), lambda: team.tell(query, 1.0, point=point)):
+        with pytest.raises(ConfigError, match=rf"^\$\.point\.{message}"):
+            refused()
+    with pytest.raises(ConfigError, match=rf"^\$\.start\.{message}"):
+        sb.Team(None, space, start=point)
+    for points in (
+        [[0, 0], [True, 0]],
+        np.array([[False, False], [True, False]]),
+        [np.zeros(2), np.array([True, 0], object)],
+    ):
+        with pytest.raises(ConfigError, match=r"^\$\.points\[\d\]\.x: got"):
+            team.attach(points, [1.0, 2.0])
+    team.attach([[0, 0], [1, 0]], [True, False])
+    assert team.history.totals.tolist() == [1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "step", "n", "value"),
     [

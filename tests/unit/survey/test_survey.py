@@ -376,14 +376,24 @@ def test_mistakes_are_reported_in_one_line(survey, options, message):
         ("x_km,y_km,ph\n1,2,5\n2,3,6\n", "convert them, or state --coordinates metres"),
         ("", "csv: 's.csv' is empty; wanted a header line and rows of numbers"),
         ("x,y,sd\n1,2,3\n", "got columns x, y, sd; wanted the column of the values"),
-        ("lon,lat,ph\n400,2,5\n2,3,6\n", "from -360 to 360, or --coordinates metres"),
+        (
+            "lon,lat,ph\n2,3,6\n400,2,5\n",
+            "s.csv: line 3, column 'lon': got 400, which is not a longitude; wanted degrees",
+        ),
+        ("lon,lat,ph\n9,48,6\n9,49,x\n", "s.csv: line 3, column 'ph': got 'x'; wanted a finite number"),
+        ("lon,lat,ph,sd\n9,48,6,1\n9,49,7,-1\n", "s.csv: line 3, column 'sd': got -1; wanted standard deviations >= 0"),
+        (
+            "lon,lat,ph\n9,48,6\n\n70,48,5\n9,49,6\n",
+            "of their middle, such as [70.0, 48.0] in line 4; wanted at most 1,2",
+        ),
+        ("lon,lat,ph\n9,48,6\n170,48,5\n9,49,6\n", "161 degrees of longitude, such as [170.0, 48.0] in line 3; wanted"),
     ],
 )
 def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.csv").write_text(text)
     stated = ["--x", "lat", "--y", "lon"] if text.startswith("lat") else []
-    result = CliRunner().invoke(app, ["next", "s.csv", *stated])
+    result = CliRunner().invoke(app, ["next", "s.csv", "--value", "ph", *stated][: None if "ph" in text else 2])
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
@@ -484,6 +494,25 @@ def test_places_on_a_plate_of_millimetres_keep_their_digits(tmp_path, monkeypatc
     assert all(f"{float(row['x']):.6f}" in result.output for row in rows_of(tmp_path / "next" / "s" / "next.csv"))
 
 
+@pytest.mark.parametrize("header", ["Longitude,latitude", "Lon_deg,LAT_deg", "lon,lat"])
+def test_columns_of_positions_may_have_other_names_than_those_of_samples(header, survey, tmp_path):
+    (tmp_path / "now.csv").write_text(f"agent,{header}\nann,9.1,48.0\nbob,9.11,48.0\n")
+    _, folder = survey("--from", "now.csv")
+    assert [row["agent"] for row in rows_of(folder / "next.csv")] == ["ann", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "header"),
+    [("degrees", "east,north"), ("degrees", "x_km,y_km"), ("degrees", "a,b"), ("metres", "lon,lat"), ("metres", "x,b")],
+)
+def test_positions_without_coordinates_in_the_unit_of_the_samples_are_refused(kind, header, survey, tmp_path):
+    (tmp_path / "now.csv").write_text(f"{header}\n9.1,48.0\n")
+    result, _ = survey("--from", "now.csv", kind=kind, ends_with=2)
+    names, unit = ("('lon', 'lat')", "degrees") if kind == "degrees" else ("('x', 'y')", "m")
+    wanted = f"wanted the samples' columns {names}, or one pair with other such names, in {unit}"
+    assert f"--from: now.csv: got columns {header.replace(',', ', ')}; {wanted}" in result.output
+
+
 def test_a_row_of_positions_without_its_name_is_reported(survey, tmp_path):
     (tmp_path / "now.csv").write_text("lon,lat,agent\n9.1,48.0\n")
     result, _ = survey("--from", "now.csv", ends_with=2)
@@ -528,7 +557,7 @@ def test_positions_of_other_agents_and_numbers_that_are_not_finite_are_refused(p
 
 
 def test_each_reason_to_refuse_degrees_has_its_own_text():
-    with pytest.raises(ConfigError, match="span 100 degrees of longitude; wanted at most 90 degrees"):
+    with pytest.raises(ConfigError, match=r"span 100 degrees of longitude, such as \[0.0, 84.0\]; wanted at most 90"):
         LocalProjection.about(np.array([[0.0, 84.0], [50.0, 84.5], [100.0, 85.0]]), "$")
-    with pytest.raises(ConfigError, match=r"reach 2,[0-9]+ km east and west of their middle; wanted at most 1,200 km"):
+    with pytest.raises(ConfigError, match=r"reach 2,[0-9]+ km .* their middle, such as .*; wanted at most 1,200 km"):
         LocalProjection.about(np.array([[0.0, 10.0], [20.0, 10.0], [40.0, 10.0]]), "$")
