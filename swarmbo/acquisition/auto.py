@@ -306,9 +306,11 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return near
         if len(centre) == 1 and has_little_noise:  # all peaks of one variable are found soon
             return everywhere
+        little, (noise,) = _LITTLE * state.spread, hyper.noise_variances
+        if noise > transforms.NOISY:
+            little = max(little, _LITTLE_IN_NOISE * math.sqrt(noise) * hyper.scales[0])
         (here,) = _potentials(situation, belief, near).values()
-        noise = math.sqrt(hyper.noise_variances[0]) * hyper.scales[0]
-        return everywhere if here <= max(_LITTLE * state.spread, _LITTLE_IN_NOISE * noise) else near
+        return everywhere if here <= little else near
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
