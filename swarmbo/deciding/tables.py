@@ -144,6 +144,12 @@ def _long(
     return X[firsts], by_factor(values), None if when is None else when[firsts], noise, there
 
 
+def _has_booleans(points: object) -> bool:
+    if isinstance(points, np.ndarray) and points.dtype.kind in "iuf":
+        return False
+    return not {bool, np.bool}.isdisjoint(map(type, np.array(points, dtype=object).flat))
+
+
 def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *, takes_rounds: bool = True) -> Dataset:
     """Dataset of evaluations that a user attaches as arrays, NaN for failed or missing outcomes.
 
@@ -151,8 +157,9 @@ def attached(given: Rows, problem: Problem, own: Sequence[str] | None = None, *,
     have rounds if the belief ``takes_rounds``.
     """
     X, y = real_array(given.points), real_array(given.outcomes)
-    is_strange = X is not None and {bool, np.bool} & set(map(type, np.array(given.points, dtype=object).flat))
-    if not given.are_codes and (problem.is_mixed or (is_strange and not problem.is_field)):
+    if not (given.are_codes or problem.is_field) and (
+        problem.is_mixed or (X is not None and _has_booleans(given.points))
+    ):
         X = problem.coded_rows(given.points)  # booleans are no numbers
     if X is None or y is None:
         got = short(given.points if X is None else given.outcomes)
