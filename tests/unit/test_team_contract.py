@@ -140,7 +140,7 @@ def test_attached_data_are_learned_and_marked(make):
 
 def test_the_state_of_a_team_with_another_problem_is_refused():
     for one, other in ((function(), field()), (field(), function()), (field(), fused())):
-        with pytest.raises(StateVersionError, match="got the state of a team with"):
+        with pytest.raises(StateVersionError, match="got a state with other"):
             one.load_state_dict(other.state_dict())
 
 

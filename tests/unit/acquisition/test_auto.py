@@ -743,6 +743,7 @@ def test_two_variables_are_searched_globally_once_little_improvement_is_expected
     bars = {"_LITTLE": share * inside / (means.max() - np.median(means)), "_LITTLE_IN_NOISE": share * inside / noise}
     for number, (name, bar) in enumerate(bars.items()):
         monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], name, bar if number == by_noise else 0.0)
+    monkeypatch.setattr(transforms, "NOISY", 0.99 * hyper.noise_variances[0])  # the model has clear noise
     for n_pending, may_leave in ((0, True), (1, False)):  # at every second point
         now = replace(situation, pending=situation.history.X[:n_pending])
         functions = auto.local_functions(now, model)
