@@ -403,7 +403,12 @@ class Team(AskTell):
             True
         """
         own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        return cls.from_state_dict(read_state(path), env, trust=trust, **own)
+        try:
+            return cls.from_state_dict(read_state(path), env, trust=trust, **own)
+        except ConfigError as error:
+            if error.at != OF_TEAM[1]:
+                raise
+            raise ConfigError(error.message, at=os.fspath(path)) from error
 
     @property
     def _required_world(self) -> World:

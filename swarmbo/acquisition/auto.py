@@ -41,9 +41,9 @@ _PATIENCE_OF_ONE = 2  # the same for one factor without noise: a joint model of 
 _LATE = 20  # least number of remaining rounds for a restart: with fewer, it ends worse than the previous search
 _GLOBAL_ABOVE = 1e-3  # share of the first outcomes' spread: with more expected improvement, the search is global
 _N_POINTS = 256  # random points at which this improvement is computed
-_LITTLE = 1e-4  # the same share: with less expected improvement in its trust region, one factor is searched globally
+_LITTLE = 1e-4  # share of that spread: with less expected in its trust region, one factor is searched globally, too
 _LITTLE_IN_NOISE = 0.2  # the same as a share of the noise's standard deviation
-_PERIOD = 2  # period of global searches of a stalled factor or one variable, and of draws in noise
+_PERIOD = 2  # period of global searches of a stalled factor, or of one factor, and of draws in noise
 _STALLED = 2  # idle evaluations until a factor is stalled, in units of those that halve a trust region
 _DRAW_PERIOD = 3  # period in queries of joint draws of factors that share variables, as bounds do not leave a basin
 _DRAWS_FROM = 2  # least number of evaluations for such draws, in units of the initial design
@@ -202,7 +202,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         belief, steps, basis = model.belief, situation.steps(), situation.basis()
         box = self._box(_patience(belief.hyperparameters.total_noise_variance))
         # untransformed totals are also searched globally, and such points do not count as steps of the trust region
-        places = belief.domain.to_unit(belief.X) if model.warp.kind == "none" else None
+        places = _places(situation, belief) if model.warp.kind == "none" else None
         state = box.state(_seen(belief, situation), steps=steps, places=places, basis=basis)
         return box_around(incumbent(belief), state.side * share)
 
@@ -258,9 +258,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             whole = belief if model.complete is None else model.complete.belief
             weight = _RESTART_WEIGHT * math.sqrt(practical_beta(len(whole.graph.variables), whole.n_data))
             return ConfidenceBounds.on_cube(whole, sqrt_beta=dict.fromkeys(whole.graph.factors, weight))
-        is_one = len(graph.factors) == 1
-        box = self._box_of_one(situation, model, centre) if is_one else self._boxes_by_factor(situation, belief, centre)
-        low, high = box
+        low, high = self._boxes(situation, model, centre)
         columns = dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         for factor in model.splits:
             low[columns[factor]], high[columns[factor]] = 0.0, 1.0
@@ -278,6 +276,11 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         divided = split_graph(graph, model.divided, shared_outcomes=situation.outcomes == "total")
         return ComposedFunctions(divided, low, high, starts, others=joined)
 
+    def _boxes(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box:
+        if len(situation.graph.factors) > 1:
+            return self._boxes_by_factor(situation, model.belief, centre)
+        return box_around(centre, _EVERYWHERE) if model.splits else self._box_of_one(situation, model, centre)
+
     def _is_exploring(self, situation: JointSituation, model: Model) -> bool:
         """True for the first points after a restart."""
         restarted_at = model.learned.restarted_at
@@ -288,17 +291,17 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box:
         """Trust region of one factor since its last restart; at some turns everywhere, to find a higher peak."""
         belief, since = model.belief, model.learned.restarted_at
-        # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere:
-        # untransformed outcomes, which show a peak's shape, refine it.
+        # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere at
+        # even queries: untransformed outcomes, which show a peak's shape, refine it.
         by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
         has_little_noise = min(max(h.noise_variances) for h in by_model) <= transforms.NOISY
-        hyper, U = belief.hyperparameters, belief.domain.to_unit(belief.X)
+        hyper, places = belief.hyperparameters, _places(situation, belief)
         box = self._box(max(_PATIENCE_OF_ONE, _patience(max(hyper.noise_variances))))
         state = box.state(
             _seen(belief, situation)[since:],
             n_initial=self.restarts.fresh if since else 0,  # first points after a restart do not count
             steps=situation.steps()[since:],
-            places=None if since else U,  # before a restart, some points are elsewhere; they are no steps of the region
+            places=None if since else places,  # before a restart, points elsewhere are no steps of the region
             basis=situation.basis(since),
         )
         near, everywhere = box_around(centre, state.side), box_around(centre, _EVERYWHERE)
@@ -342,6 +345,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         # in the last batch no factor is searched globally, as no decision follows.
         potentials = _potentials(situation, belief, box_around(centre, _EVERYWHERE))
         U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
+        places = _places(situation, belief)
         shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
         # asynchronous workers, whose number of pending points is always the same, have all sides in turn
         is_batch = situation.n_batched == len(situation.out.points)
@@ -353,7 +357,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
                 seen = np.where(np.isfinite(belief.factors[:, index]) & belief.eligible, mean, np.nan)
                 box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
-                state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
+                state = box.state(seen, steps=steps, places=places[:, columns], gain=_GAIN, basis=basis)
                 is_due = state.idle >= _STALLED * box.failures and situation.round % _PERIOD == 0
                 is_open = is_due or potentials[factor] >= _GLOBAL_ABOVE * state.spread
                 sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
@@ -375,6 +379,12 @@ def _potentials(situation: JointSituation, belief: AdditiveGP, box: Box) -> dict
         gains = improvements.value(stack, stack.take(points), ())
         potentials |= dict(zip(stack.factors, np.exp(gains.max(axis=1)).tolist(), strict=True))
     return potentials
+
+
+def _places(situation: JointSituation, belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
+    """Evaluated points in the unit cube; regions have the whole axis of a choice, so choices count as equal."""
+    U, coding = belief.domain.to_unit(belief.X), situation.coded_by
+    return U if coding is None else coding.without_choices(U)
 
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:

@@ -95,10 +95,8 @@ class RestorableAgent(DecidingAgent):
             ConfigError: If it is damaged or incomplete, or your own part, or travel times, are missing.
         """
         plain = state["json"]
-        if plain.get("version") != STATE_VERSION:
-            raise StateVersionError(
-                f"got a state with version {plain.get('version')}; wanted an agent's, {STATE_VERSION}"
-            )
+        if plain["version"] != STATE_VERSION:
+            raise StateVersionError(f"got a state with version {plain['version']}; wanted an agent's, {STATE_VERSION}")
         if plain["travels"] is not (travel is not None):
             wanted = f"{'travel times' if plain['travels'] else 'no travel times'}, as when the state was written"
             raise ConfigError(f"got {type(travel).__name__}; wanted {wanted}", at="$.travel")

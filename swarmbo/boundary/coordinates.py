@@ -75,7 +75,7 @@ class LocalProjection:
                 got, most = f"span {width:.0f} degrees of longitude", "90 degrees"
             eastward = np.mod(degrees[:, 0] - begin, 360.0)
             far = int(np.abs(eastward - np.median(eastward)).argmax())  # mistyped, perhaps
-            got += f", such as {degrees[far].tolist()}" + (f" in line {lines[far]}" if lines else "")
+            got += f" (the farthest is {degrees[far].tolist()}" + (f", in line {lines[far]})" if lines else ")")
             wanted = f"wanted at most {most}, or coordinates in metres"
             raise ConfigError(f"got longitudes and latitudes that {got}; {wanted}", at=f"{at}.csv")
         east, north = metres.min(axis=0)

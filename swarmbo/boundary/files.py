@@ -28,6 +28,8 @@ from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, RunFolderError, typed
 
 PARTIAL = ".partial"  # suffix of an incomplete file
+# the same as patterns: a second writer, or one after a killed one, takes a random name
+PARTIALS = (PARTIAL, f".{'[0-9a-f]' * 8}{PARTIAL}")
 FigureFormat = Literal["png", "pdf", "svg"]
 AnimationFormat = Literal["gif", "mp4"]
 FIGURE_FORMATS: tuple[FigureFormat, ...] = get_args(FigureFormat)
@@ -92,7 +94,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
         try:
             file = partial.open("xb")
         except FileExistsError:  # of another writer, or of a killed one
-            partial = path.parent / f"{path.name}.{secrets.token_hex(8)}{PARTIAL}"
+            partial = path.parent / f"{path.name}.{secrets.token_hex(4)}{PARTIAL}"
             file = partial.open("xb")
         with file:
             yield file

@@ -274,8 +274,8 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
 def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Refuse the state of another version, or of a team that differs in a fixed part."""
     for key in own:
-        if plain.get(key) != own[key]:
-            raise StateVersionError(f"got a state with other {key}, {plain.get(key)}; wanted a team's, {own[key]}")
+        if plain[key] != own[key]:
+            raise StateVersionError(f"got a state with other {key}, {plain[key]}; wanted a team's, {own[key]}")
 
 
 def _title_of(team: TeamState) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from swarmbo.agent.schema import require_agent_settings
-from swarmbo.boundary.files import PARTIAL
+from swarmbo.boundary.files import PARTIALS
 from swarmbo.boundary.processes import one_blas_thread
 from swarmbo.boundary.values import known_names
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
@@ -204,7 +204,7 @@ def resume_fleet(out: Path, on_begin: OnBegin = ignore, *, progress: bool = Fals
 def new_folder(out: Path, scenario: Scenario | None = None) -> Generator[None]:
     """Hold the lock of a folder without a run, or with this run before it began; linear algebra has one thread."""
     # plans and processes' logs of a fleet that was killed before it logged or solved anything
-    leftover = {FOLDER, SOLUTION + PARTIAL} if (out / FOLDER).is_dir() else ()
+    leftover = {FOLDER, *(SOLUTION + end for end in PARTIALS)} if (out / FOLDER).is_dir() else ()
     with one_blas_thread(), locked(RunFolder.make(out, leftover)):
         if RunFolder.holds_run(out):
             present = RunFolder.open(out)

@@ -91,6 +91,10 @@ class Coding:
         """Coordinates that stand for single values of a choice."""
         return frozenset(self.inner.variables[column] for column in np.flatnonzero(self._options >= 0))
 
+    def without_choices(self, Z: Float[np.ndarray, "*t N"]) -> Float[np.ndarray, "*t N"]:
+        """Coordinates with those of choices, ordered ones too, set to 0: boxes have the whole axis of a choice."""
+        return np.where(self.is_choice[self._sources], 0.0, Z)
+
     @cached_property
     def is_choice(self) -> Bool[np.ndarray, " n"]:
         """Mask of categorical variables, ordered ones too."""

@@ -387,9 +387,10 @@ class Problem:
         if not isinstance(domain := self.domain, MixedDomain) or not domain.counts.all():
             return None
         first, last = domain.cells(low), domain.cells(high)
-        counts = (last - first + 1.0).astype(int).tolist()
-        if math.prod(counts) > (_COUNTED if self.regions else _FEW):
+        counts = last - first + 1.0  # of very fine grids, more than an integer can be
+        if counts.prod() > (_COUNTED if self.regions else _FEW):
             return None
+        counts = counts.astype(int)
         cells = first + np.indices(counts).reshape(len(counts), -1).T
         points = domain.to_unit(domain.low + cells * domain.steps)
         allowed = points[self.is_allowed(points)]

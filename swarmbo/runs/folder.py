@@ -42,12 +42,12 @@ class RunFolder:
 
     @classmethod
     def make(cls, path: Path, leftovers: Collection[str] = ()) -> Path:
-        """Make a folder for a run; an existing one must hold a run, or nothing but files named in ``leftovers``."""
+        """Make a folder for a run; an existing one must hold a run, or only files that match ``leftovers``."""
         with files.naming(path, "cannot be made", "; choose another --out"):
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ignored = {stored_files.LOCK, stored_files.SCENARIO + files.PARTIAL, *leftovers}
-            is_occupied = any(file.name not in ignored for file in path.iterdir())
+            ignored = (stored_files.LOCK, *(stored_files.SCENARIO + end for end in files.PARTIALS), *leftovers)
+            is_occupied = any(not any(map(file.match, ignored)) for file in path.iterdir())
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
         stored_files.require_regular(path)

@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIAL, kind_of, naming
+from swarmbo.boundary.files import ANIMATION_FORMATS, FIGURE_FORMATS, PARTIALS, kind_of, naming
 from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.executor import RUN_RESULTS
 from swarmbo.evaluations.ledger import LEDGER, STATES
@@ -35,14 +35,12 @@ _DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *ma
 
 def run_files(run: Path) -> Iterator[Path]:
     """Files, complete or partial, that a run may write into its folder, except the lock and the complete scenario."""
-    for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER))
-        yield from run.glob(CHECKPOINTS + end)
-        yield from run.glob(STATES + end)
-        yield from (run / RESULTS).glob("q*.json" + end)
-        yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
+    names = (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER, *(f"figures/{name}" for name in _DRAWN))
+    numbered = (CHECKPOINTS, STATES, f"{RESULTS}/q*.json")
+    yield from (run / name for name in names)
+    for pattern in (*numbered, *(name + end for name in (*names, *numbered, SCENARIO) for end in PARTIALS)):
+        yield from run.glob(pattern)
     yield from (run / EVENTS).glob(EVENT_FILES)
-    yield run / (SCENARIO + PARTIAL)
 
 
 def require_regular(run: Path) -> None:

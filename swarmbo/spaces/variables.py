@@ -58,7 +58,7 @@ class _Number(Settings, frozen=True, tag_field="kind"):
 
     def code(self, value: object) -> float | None:
         """Code of a value; None if it is not a number."""
-        number = None if isinstance(value, str | bool) else real_array(value)
+        number = None if isinstance(value, str | bool | np.bool) else real_array(value)
         return None if number is None or number.shape != () else float(number)
 
 

@@ -183,7 +183,7 @@ def test_files_without_a_team_are_refused_in_one_line(tmp_path):
         sb.Team.load(tmp_path / "other.npz")
     for plain, error in (
         (b"[1]", "damaged or incomplete"),
-        (b"{}", "other version, None"),
+        (b"{}", "damaged or incomplete data"),
         (b'{"version": 2}', "other version, 2; wanted a team's, 10"),
         (b'{"version": 10}', "damaged or incomplete"),
     ):

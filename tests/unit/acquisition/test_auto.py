@@ -721,6 +721,27 @@ def test_the_highest_of_six_peaks_of_one_variable_is_found_in_thirty_evaluations
         assert max(team.history.totals) > highest - 1e-3
 
 
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_a_point_with_another_choice_is_a_step_of_the_trust_region(monkeypatch, outcomes) -> None:
+    seen, state = list[np.ndarray](), TrustRegion.state
+
+    def noted(self, *arguments, places=None, **options):
+        seen.append(places)
+        return state(self, *arguments, places=places, **options)
+
+    monkeypatch.setattr(TrustRegion, "state", noted)
+    scopes = {"f": ["c", "x"]} | ({"g": ["y"]} if outcomes == "per-factor" else {})
+    space = {"c": sb.Categorical(["p", "q", "r"]), **dict.fromkeys("xy"[: len(scopes)], (0.0, 1.0))}
+    team = sb.Team(sb.FactorGraph.from_scopes(scopes), space, seed=0, initial=6, outcomes=outcomes)
+    for _ in range(8):
+        query = team.ask()
+        values = {"f": -((query.point["x"] - 0.3) ** 2), "g": -query.point.get("y", 0.0)}
+        team.tell(query, values["f"] if outcomes == "total" else values)
+    widths = [np.ptp(places, axis=0)[:3] for places in seen if places.shape[1] >= 4]
+    assert widths
+    np.testing.assert_array_equal(widths, 0.0)
+
+
 def largest_improvement(model, low, high) -> float:
     """Largest expected improvement over the incumbent at many points of a box."""
     points = np.random.default_rng(3).uniform(low, high, (20_000, len(low)))

@@ -60,6 +60,11 @@ def test_values_have_codes_and_equal_numbers_count_as_one_value():
     assert sb.Real(1 / 3, 1 / 3 + 1.0, step=1.0).value(1 / 3) == 1 / 3
 
 
+@pytest.mark.parametrize("step", [2.0**-64, 1e-19])
+def test_a_grid_may_have_more_values_than_integers_can_count(step: float):
+    assert 0.0 <= sb.Team(None, {"x": sb.Real(0.0, 1.0, step=step), "n": sb.Integer(0, 1)}).ask().point["x"] <= 1.0
+
+
 @pytest.mark.parametrize("other", [(0.0, 1.0), sb.Integer(0, 1)])
 def test_booleans_are_no_numbers_in_any_space(other: Any):
     """In a point; as an outcome, True counts as 1."""
@@ -74,6 +79,7 @@ def test_booleans_are_no_numbers_in_any_space(other: Any):
         sb.Team(None, space, start=point)
     for points in (
         [[0, 0], [True, 0]],
+        [[0, 0], [np.True_, 0]],
         np.array([[False, False], [True, False]]),
         [np.zeros(2), np.array([True, 0], object)],
     ):

@@ -210,7 +210,7 @@ def test_a_pipe_in_a_run_folder_is_refused_at_once(runs, name):
 def test_partial_files_of_a_killed_process_are_removed(runs):
     half, whole = runs
     (half / "figures").mkdir()
-    for name in ("checkpoint.json.partial", "checkpoint-000003.npz.partial", "figures/run.gif.partial"):
+    for name in ("checkpoint.json.partial", "checkpoint-000003.npz.0a1b2c3d.partial", "figures/run.gif.partial"):
         (half / name).write_text("torn")
     (half / "thesis.partial").write_text("mine")
     resume(half)

@@ -91,7 +91,12 @@ def test_clearing_deletes_only_files_of_the_run(folder):
         (folder.path / name).write_text("mine")
     folder.append(line(0), TIMING)
     folder.write_arrays("checkpoint-000001.npz", {})
-    for name in ("checkpoint-000002.npz.partial", "summary.json.partial", "figures/belief.svg", "figures/run.mp4"):
+    for name in (
+        "checkpoint-000002.npz.partial",
+        "summary.json.0a1b2c3d.partial",
+        "figures/belief.svg",
+        "figures/run.mp4",
+    ):
         (folder.path / name).write_text("torn")
     folder.clear()
     left = {path.relative_to(folder.path).as_posix() for path in folder.path.rglob("*") if path.is_file()}
@@ -119,7 +124,8 @@ def test_a_run_deletes_only_its_own_checkpoints(tmp_path, bump_scenario):
 
 
 def test_a_run_killed_while_its_scenario_was_written_can_start_again(tmp_path, bump_scenario):
-    (tmp_path / "scenario.toml.partial").write_text("nam")
+    for name in ("scenario.toml.partial", "scenario.toml.0a1b2c3d.partial"):
+        (tmp_path / name).write_text("nam")
     run(bump_scenario(), tmp_path)
     assert RunFolder.open(tmp_path).scenario() == bump_scenario()
 

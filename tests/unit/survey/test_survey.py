@@ -384,9 +384,12 @@ def test_mistakes_are_reported_in_one_line(survey, options, message):
         ("lon,lat,ph,sd\n9,48,6,1\n9,49,7,-1\n", "s.csv: line 3, column 'sd': got -1; wanted standard deviations >= 0"),
         (
             "lon,lat,ph\n9,48,6\n\n70,48,5\n9,49,6\n",
-            "of their middle, such as [70.0, 48.0] in line 4; wanted at most 1,2",
+            "of their middle (the farthest is [70.0, 48.0], in line 4); wanted at most 1,2",
         ),
-        ("lon,lat,ph\n9,48,6\n170,48,5\n9,49,6\n", "161 degrees of longitude, such as [170.0, 48.0] in line 3; wanted"),
+        (
+            "lon,lat,ph\n9,48,6\n170,48,5\n9,49,6\n",
+            "longitude (the farthest is [170.0, 48.0], in line 3)",
+        ),
     ],
 )
 def test_ambiguous_columns_are_reported_with_the_option_that_resolves_them(tmp_path, monkeypatch, text, message):
@@ -557,7 +560,7 @@ def test_positions_of_other_agents_and_numbers_that_are_not_finite_are_refused(p
 
 
 def test_each_reason_to_refuse_degrees_has_its_own_text():
-    with pytest.raises(ConfigError, match=r"span 100 degrees of longitude, such as \[0.0, 84.0\]; wanted at most 90"):
+    with pytest.raises(ConfigError, match=r"longitude \(the farthest is \[0.0, 84.0\]\); wanted at most 90"):
         LocalProjection.about(np.array([[0.0, 84.0], [50.0, 84.5], [100.0, 85.0]]), "$")
-    with pytest.raises(ConfigError, match=r"reach 2,[0-9]+ km .* their middle, such as .*; wanted at most 1,200 km"):
+    with pytest.raises(ConfigError, match=r"reach 2,[0-9]+ km .* \(the farthest is .*\); wanted at most 1,200 km"):
         LocalProjection.about(np.array([[0.0, 10.0], [20.0, 10.0], [40.0, 10.0]]), "$")
