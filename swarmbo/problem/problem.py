@@ -390,8 +390,8 @@ class Problem:
         counts = last - first + 1.0  # of very fine grids, more than an integer can be
         if counts.prod() > (_COUNTED if self.regions else _FEW):
             return None
-        counts = counts.astype(int)
-        cells = first + np.indices(counts).reshape(len(counts), -1).T
+        sizes = counts.astype(int).tolist()
+        cells = first + np.indices(sizes).reshape(len(sizes), -1).T
         points = domain.to_unit(domain.low + cells * domain.steps)
         allowed = points[self.is_allowed(points)]
         return allowed if len(allowed) <= _FEW else None
