@@ -138,13 +138,26 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         return dict(zip(self.possible_agents, clipped, strict=True))
 
 
-def radio_links(agents: list[str], positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
-    """Links between agents that are in range of each other, frozen; edges carry their ``distance`` in metres."""
-    offset = positions[:, None] - positions[None]
-    distances = np.hypot(offset[..., 0], offset[..., 1])
-    ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(agents))
-    first, second = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
-    names = ([agents[i] for i in part.tolist()] for part in (first, second))
-    graph: Any = nx.empty_graph(agents)
-    graph.add_weighted_edges_from(zip(*names, distances[first, second].tolist(), strict=True), weight="distance")
-    return nx.freeze(graph)
+class RadioLinks:
+    """Graph of links between agents that are in range of each other; edges carry their ``distance`` in metres."""
+
+    def __init__(self, agents: list[str]) -> None:
+        self._agents = agents
+        self._links: nx.Graph[str] = nx.Graph()
+        self._cached_inputs: tuple[np.ndarray, np.ndarray] | None = None
+
+    def at(self, positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
+        """The frozen graph; the same object until an agent moves."""
+        inputs = np.array(positions), np.array(range_m)
+        if self._cached_inputs is not None and all(map(np.array_equal, inputs, self._cached_inputs)):
+            return self._links
+        graph: Any = nx.empty_graph(self._agents)
+        offset = positions[:, None] - positions[None]
+        distances = np.hypot(offset[..., 0], offset[..., 1])
+        ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(self._agents))
+        first, second = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
+        names = ([self._agents[i] for i in part.tolist()] for part in (first, second))
+        for one, another, length in zip(*names, distances[first, second].tolist(), strict=True):
+            graph._adj[one][another] = graph._adj[another][one] = {"distance": length}  # faster than add_edges_from
+        self._links, self._cached_inputs = nx.freeze(graph), inputs
+        return self._links

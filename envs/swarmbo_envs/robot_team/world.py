@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, separated_sites
-from swarmbo_envs.fields.world import radio_links
+from swarmbo_envs.fields.world import RadioLinks
 from swarmbo_envs.ground import Ground, PathPlanner, Region
 from swarmbo_envs.ground.grid import widest_closed_passage
 from swarmbo_envs.robot_team import motion
@@ -153,7 +153,7 @@ class World:
     """Immutable rules of the robot team; all changing state is in the episode that methods receive."""
 
     def __init__(self, settings: RobotTeamSettings, field: Field, agents: list[str], ground: Ground) -> None:
-        self.settings, self.field, self.ground, self._agents = settings, field, ground, agents
+        self.settings, self.field, self.ground = settings, field, ground
         self.rules = rules = settings.rules()
         limits = list(zip(rules.speeds, rules.turn_rates, strict=True))
         self.round_time_s = settings.round_time_s or max(np.pi / rate + field.reach_m / speed for speed, rate in limits)
@@ -170,6 +170,7 @@ class World:
         reserve, off_m = self.mover.reserve, self.mover.off_m
         self.battery_limits = BatteryLimits(rules, self.drivers, self.round_time_s, reserve, off_m)
         self.radio_ranges_m = rules.radio_ranges or (0.5 * float(np.hypot(*(field.high - field.low))),) * len(agents)
+        self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         spacing = Spacing(rules.separation_m, self._fastest, self.round_time_s, off_m)
         self.spacing = spacing if rules.separation_m else None
@@ -205,7 +206,7 @@ class World:
 
     def links(self, episode: Episode) -> "nx.Graph[str]":
         """Links of agents in radio range."""
-        return radio_links(self._agents, episode.poses[:, :2], self.radio_ranges_m)
+        return self._links.at(episode.poses[:, :2], self.radio_ranges_m)
 
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
         """Indices of the sites that a robot can reach and measure in one round, and return to base from."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import require_table
-from swarmbo_envs.fields.world import FieldWorld, radio_links
+from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
 from swarmbo_envs.shared import Place, Places, Pose
@@ -118,6 +118,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
         field = build_field(settings.field, _MAX_SITES, moving=True)
         self._set_field(field, settings.noise_std)
         self.stations = Stations(settings, field)
+        self._links = RadioLinks(self.possible_agents)
         least, most = self._shown_range(settings.noise_std)
         # x, y, last good measurement, share of the battery, share of rounds left
         seen = np.array([*field.low, least, 0.0, 0.0]), np.array([*field.high, most, 1.0, 1.0])
@@ -205,7 +206,7 @@ class SensorField(FieldWorld[SensorFieldSettings, Episode], arguments=SensorFiel
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents in radio range, frozen; edges carry their ``distance`` in metres."""
-        return radio_links(self.possible_agents, self.stations.places, self.stations.radio_range_m)
+        return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
         """Noise-free field of the current round, and of other rounds by its method ``at``; for metrics and figures."""
