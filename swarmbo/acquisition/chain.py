@@ -167,7 +167,7 @@ def divide(
     place, robot = np.divmod(codes[np.diff(codes, prepend=-1) > 0], len(agents))  # np.unique takes 40 times as long
     distance = np.linalg.norm(places[place] - stand[robot], axis=1)
     distance[place == claimed[robot]] = -np.inf
-    is_kept = _winners(place, robot, distance, shares)
+    is_kept = _winners(place, robot, distance, shares, order)
     for robot in np.flatnonzero(~is_kept.any(axis=1)):
         wanted = np.setdiff1d(numbers[robot], claimed)
         if len(wanted):
@@ -175,20 +175,37 @@ def divide(
     return {agent: candidates[agent][is_kept[robot, numbers[robot]]] for robot, agent in enumerate(agents)}
 
 
-def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask) -> Bool[np.ndarray, "n p"]:
-    """Mask of the locations that each agent keeps, from pairs of a location and an agent that reaches it.
+def _winners(place: Indices, robot: Indices, distance: Distances, shares: Mask, order: int) -> Bool[np.ndarray, "n p"]:
+    """Mask of the locations that each agent keeps, from pairs of a location and an agent that reaches it, sorted.
 
     A location's nearest agent keeps it; so does each next agent that shares a factor with all agents that keep it.
     """
     turns = (robot - place) % len(shares)  # deal out where distances tie
-    nearest_first, keepers = np.lexsort((turns, distance, place)), dict[int, list[int]]()
-    kept, shared = np.zeros((len(shares), place.max(initial=-1) + 1), dtype=bool), shares.tolist()
-    for at, candidate in zip(place[nearest_first].tolist(), robot[nearest_first].tolist(), strict=True):
-        before = keepers.setdefault(at, [])
-        if all(shared[keeper][candidate] for keeper in before):
-            before.append(candidate)
-            kept[candidate, at] = True
+    nearest = robot[_nearest(place, distance, turns)]
+    may_win = shares[nearest[place], robot]  # the nearest, and those that share a factor with it
+    place, robot, distance, turns = place[may_win], robot[may_win], distance[may_win], turns[may_win]
+    robot = robot[np.lexsort((turns, distance, place))]  # for each location its nearest agent, then the next …
+    rank = np.arange(len(place)) - np.searchsorted(place, place)
+    by_rank = np.full((len(nearest), rank.max(initial=-1) + 1), -1)  # row: location; -1: no agent of this rank
+    by_rank[place, rank] = robot
+    winners = np.full((len(nearest), order + 1), -1)  # those of a location are at most order apart
+    for candidate in by_rank.T:
+        rows = np.flatnonzero(candidate >= 0)
+        before, next_robot = winners[rows], candidate[rows]
+        wins = ((before < 0) | shares[before, next_robot[:, None]]).all(axis=1)
+        winners[rows[wins], (before[wins] >= 0).sum(axis=1)] = next_robot[wins]
+    kept = np.zeros((len(shares), len(nearest)), dtype=bool)
+    at, which = np.nonzero(winners >= 0)
+    kept[winners[at, which], at] = True
     return kept
+
+
+def _nearest(place: Indices, distance: Distances, turns: Indices) -> Int[np.ndarray, " p"]:
+    """Row of the nearest agent of each location; of agents at equal distances, the first by ``turns``."""
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    rows = np.flatnonzero(distance == np.minimum.reduceat(distance, starts)[place])
+    rows = rows[np.lexsort((turns[rows], place[rows]))]
+    return rows[np.flatnonzero(np.diff(place[rows], prepend=-1))]
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
