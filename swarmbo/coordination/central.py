@@ -68,7 +68,8 @@ class Central:
                 self.over_tree(best)
                 return best
             case requests.ToAll():
-                return self._to_all(request.data)
+                self.traffic += self._counts.to_all(request.data)
+                return {name: request.data[name] for name in self.part.agents}
             case requests.InTurn():
                 return self._in_turn(request)
             case requests.Compare():
@@ -129,16 +130,14 @@ class Central:
 
     def over_tree(self, joined: Float[np.ndarray, "..."]) -> Traffic:
         """Count numbers that go up the tree to its root and down again, and return their traffic."""
-        index, numbers = self.part.index, np.empty(joined.size)
-        up, down = partial(messages.Reduced, index, entries=numbers), messages.Broadcast(index, numbers)
-        self._count_once((requests.AllReduce, joined.size), lambda: self._along_tree(up, down))
-        return self._counted[requests.AllReduce, joined.size]
+        counts, numbers = self._counts, np.empty(joined.size)
 
-    def _along_tree(self, up: Callable[[str], Message], down: Message) -> Traffic:
-        """Traffic of a message from every agent but the root to its parent in the tree, and of one from the parent."""
-        edges = [(agent, parent) for agent, parent in self.part.tree.parent.items() if parent is not None]
-        upwards = [AddressedMessage(agent, parent, up(agent)) for agent, parent in edges]
-        return self._traffic_of([*upwards, *(AddressedMessage(parent, agent, down) for agent, parent in edges)])
+        def count() -> Traffic:
+            down = counts.down_tree(messages.Broadcast(self.part.index, numbers))
+            return counts.up_tree(messages.Reduced(self.part.index, "", numbers), 0) + down
+
+        self._count_once((requests.AllReduce, joined.size), count)
+        return self._counted[requests.AllReduce, joined.size]
 
     @cached_property
     def _owned(self) -> Passes:
@@ -151,14 +150,6 @@ class Central:
         index, tree = self._counts.index_of, self.part.tree
         return [(index[a], [index[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
-    def _to_all(self, data: Mapping[str, bytes]) -> dict[str, bytes]:
-        part, behind, message = self.part, self.part.tree.behind, partial(requests.ToAll.message, self.part)
-        for agent, parent in part.tree.parent.items():
-            if parent is not None:
-                up = message(agent, parent, {name: data[name] for name in behind[agent]})
-                self.traffic += self._traffic_of([up, message(parent, agent, data, behind[agent])])
-        return {name: data[name] for name in part.agents}
-
     def _in_turn(self, request: requests.InTurn) -> dict[str, bytes]:
         """Data of agents, made sequentially: each agent uses the data of the agents before it."""
         known: dict[str, bytes] = {}
@@ -168,14 +159,14 @@ class Central:
         return known
 
     def _compared(self, request: requests.Compare) -> tuple[messages.Verdict, Rank | None]:
-        (verdict, best_so_far), factors = request.verdict(self.part), self.part.tree.factors
+        verdict, best_so_far = request.verdict(self.part)
 
-        def report(agent: str) -> Message:
-            values = np.empty(len(request.values) * len(factors[agent]))
-            return messages.Report(self.part.index, agent, values, 0.0, False)
+        def count() -> Traffic:
+            report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)
+            return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
 
         # the length of reports and verdicts does not depend on their content, so one count serves every round
-        self._count_once((requests.Compare, len(request.values)), lambda: self._along_tree(report, verdict))
+        self._count_once((requests.Compare, len(request.values)), count)
         if self._watcher is not None and request.ends_round and best_so_far is not None:
             self._watcher(best_so_far, None, self.traffic)
         return verdict, best_so_far
@@ -212,6 +203,43 @@ class Counts:
         variables, owners = np.divmod(self._remote_owners, len(self.part.graph.agents))
         lengths = messages.Codec.size(messages.Choice("", 0)) + self._variable_names + messages.index_widths(choices)
         return _sum(lengths[variables], _hops(self.part, self._deciders[variables], owners))
+
+    def up_tree(self, message: Message, per_factor: int) -> Traffic:
+        """Traffic up the tree of a message with ``per_factor`` numbers for each factor of the sender's subtree."""
+        factors = self.part.tree.factors
+        n_factors = np.array([len(factors[agent]) for agent in self._parents], dtype=np.int64)
+        lengths = messages.text_widths(self._parents) + messages.array_widths(per_factor * n_factors)
+        return _sum(messages.Codec.size(message) + lengths, self._tree_hops)
+
+    def down_tree(self, message: Message) -> Traffic:
+        """Traffic down the tree, to every agent but the root from its parent."""
+        hops = self._tree_hops
+        return _sum(np.full(len(hops), messages.Codec.size(message)), hops)
+
+    def to_all(self, data: Mapping[str, bytes]) -> Traffic:
+        """Traffic up and down the tree, by which every agent gets the data of all agents that it lacks."""
+        tree, behind = self.part.tree, dict[str, np.ndarray]()
+        size, report = messages.Codec.size, partial(messages.Reports, self.part.index, "")
+        own = {name: size(report({name: one})) - size(report({})) for name, one in data.items()}
+        for agent in tree.leaves_first:  # numbers of entries and of bytes
+            behind[agent] = sum((behind[child] for child in tree.children[agent]), np.array([1, own[agent]]))
+        entries, n_bytes = np.array([behind[agent] for agent in self._parents], dtype=np.int64).reshape(-1, 2).T
+
+        def sent(senders: Iterable[str], counts: Int[np.ndarray, " n-1"], lengths: Int[np.ndarray, " n-1"]) -> Traffic:
+            headers = 2 * (counts >= 2**4) + 2 * (counts >= 2**16)  # MessagePack's fixmap, map 16, map 32
+            return _sum(size(report({})) + messages.text_widths(senders) + headers + lengths, self._tree_hops)
+
+        up = sent(self._parents, entries, n_bytes)
+        return up + sent(self._parents.values(), len(own) - entries, sum(own.values()) - n_bytes)
+
+    @cached_property
+    def _parents(self) -> dict[str, str]:
+        """Parent in the tree of every agent but the root."""
+        return {agent: parent for agent, parent in self.part.tree.parent.items() if parent is not None}
+
+    @cached_property
+    def _tree_hops(self) -> Int[np.ndarray, " n-1"]:
+        return _hops(self.part, self._places(self._parents), self._places(self._parents.values()))
 
     @cached_property
     def _deciders(self) -> Int[np.ndarray, " v"]:
