@@ -161,10 +161,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             return self._for_totals(situation, model)
         if is_shared(situation.graph):
             return self._draws_and_bounds(situation, belief)
-        is_whole = not model.divided and model.complete is None and belief.n_data > 0
-        if is_whole and transforms.is_clearly_noisy(model.learned):
+        is_whole = len(situation.graph.factors) == 1 and not model.divided and model.complete is None
+        if is_whole and belief.n_data and transforms.is_clearly_noisy(model.learned):
             return NoisyImprovements.on_cube(belief, situation.seed)
-        if _is_turn_of_draw(situation, model):
+        if is_whole and _is_turn_of_draw(situation, model):
             return self._draw(situation, belief, None)
         return self._improvements(situation, model)
 
@@ -291,10 +291,6 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _box_of_one(self, situation: JointSituation, model: Model, centre: Float[np.ndarray, " n"]) -> Box:
         """Trust region of one factor since its last restart; at some turns everywhere, to find a higher peak."""
         belief, since = model.belief, model.learned.restarted_at
-        # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere at
-        # even queries: untransformed outcomes, which show a peak's shape, refine it.
-        by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [belief.hyperparameters]
-        has_little_noise = min(max(h.noise_variances) for h in by_model) <= transforms.NOISY
         hyper, places = belief.hyperparameters, _places(situation, belief)
         box = self._box(max(_PATIENCE_OF_ONE, _patience(max(hyper.noise_variances))))
         state = box.state(
@@ -307,6 +303,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         near, everywhere = box_around(centre, state.side), box_around(centre, _EVERYWHERE)
         if since or situation.n_asked % _PERIOD:
             return near
+        # A trust region does not leave its peak. If two models alternate, the transform decides on points everywhere at
+        # even queries: untransformed outcomes, which show a peak's shape, refine it.
+        by_model = [candidate.hyperparameters for candidate in model.learned.candidates] or [hyper]
+        has_little_noise = min(max(h.noise_variances) for h in by_model) <= transforms.NOISY
         if len(centre) == 1 and has_little_noise:  # all peaks of one variable are found soon
             return everywhere
         little, (noise,) = _LITTLE * state.spread, hyper.noise_variances
@@ -400,8 +400,6 @@ def _patience(noise_variance: float) -> int:
 
 def _is_turn_of_draw(situation: JointSituation, model: Model) -> bool:
     """True if it is a draw's turn to search one noisy factor that is not split, as a few outcomes tell little."""
-    if len(situation.graph.factors) > 1 or model.divided or model.complete is not None:
-        return False
     hyper = model.belief.hyperparameters
     is_noisy = hyper.noise_variances[0] > transforms.VERY_NOISY and not model.learned.is_exact
     turn = situation.n_asked // max(len(model.learned.candidates), 1)  # all models that alternate are drawn
