@@ -40,16 +40,6 @@ Pairs = Float[np.ndarray, " pairs"]  # of outcomes, below the diagonal
 
 
 @inner(fastmath=compiling.LANES)
-def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
-    """Squared distances of an outcome's point from the points of all later outcomes."""
-    out[:] = 0.0
-    for d in range(len(X)):
-        at, x = X[d, column], X[d, column + 1 :]
-        for i in range(len(out)):
-            out[i] += (at - x[i]) ** 2
-
-
-@inner(fastmath=compiling.LANES)
 def _column(
     kernel: int,
     X: Float[np.ndarray, "a t"],
@@ -70,8 +60,13 @@ def _column(
             near[i] = output * given[kernel - GIVEN, 0, place + i]
             slope[i] = output * given[kernel - GIVEN, 1, place + i]
     else:
-        _squares(X, column, squares[:n])
-        radial(kernel, squares[:n], output, near, slope)
+        square = squares[:n]
+        square[:] = 0.0
+        for d in range(len(X)):
+            at, x = X[d, column], X[d, column + 1 :]
+            for i in range(n):
+                square[i] += (at - x[i]) ** 2
+        radial(kernel, square, output, near, slope)
     if not is_whole:
         for i in range(n):
             near[i] *= holds[column + 1 + i]
