@@ -165,7 +165,10 @@ class Dataset:
 
     @property
     def sums(self) -> Float[np.ndarray, " t"]:
-        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``."""
+        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``.
+
+        Only histories of situations have barred evaluations: there, these are the sums that may be incumbents.
+        """
         sums = np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
         return sums if self.barred is None else np.where(self.barred, np.nan, sums)
 
