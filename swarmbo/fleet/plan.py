@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.agent import schema
-from swarmbo.boundary import files
-from swarmbo.boundary.values import intact, located
+from swarmbo.boundary import files, values
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
@@ -114,7 +113,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def checked(self) -> "Plan":
         """Return the plan, or raise a ConfigError if its content is not valid."""
-        with intact("a problem and settings as `swarmbo fleet` writes them"):
+        with values.intact("a problem and settings as `swarmbo fleet` writes them"):
             setup = self.setup
             if self.tables is None:
                 schema.require_agent_settings(setup)
@@ -146,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read and check a plan."""
-        with located(path), intact("the plan that `swarmbo fleet` wrote"):
+        with values.located(path), values.intact("the plan that `swarmbo fleet` wrote"):
             plain = msgspec.json.decode(files.read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
                 raise ConfigError(f"got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")

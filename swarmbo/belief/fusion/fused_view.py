@@ -19,7 +19,6 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
-from swarmbo.steps import run_steps
 from swarmbo.transport import Envelope, Transport
 
 Said = TypeVar("Said")
@@ -307,12 +306,14 @@ def exchange_steps(agents: Mapping[str, FusedView], steps: int) -> Generator[Any
 
 def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> Traffic:
     """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
-
-    def answer(request: AnyUnfinished | StepMessages) -> Any:
-        return request.own if isinstance(request, AnyUnfinished) else send_and_deliver(request.envelopes, transport)
-
-    before = transport.traffic
-    run_steps(exchange_steps({agent.name: agent for agent in agents}, steps), answer)
+    before, answer = transport.traffic, None
+    step_requests = exchange_steps({agent.name: agent for agent in agents}, steps)
+    while True:
+        try:
+            request = step_requests.send(answer)
+        except StopIteration:
+            break
+        answer = request.own if isinstance(request, AnyUnfinished) else send_and_deliver(request.envelopes, transport)
     return transport.traffic - before
 
 
