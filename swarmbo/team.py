@@ -11,7 +11,7 @@ from msgspec import UNSET
 from pettingzoo import ParallelEnv
 
 from swarmbo.baselines.peers import require_packages
-from swarmbo.boundary.values import intact
+from swarmbo.boundary.values import intact, located
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.near import Safe
 from swarmbo.deciding.setup import Given, GivenBelief, GivenCoordination, Setup, refuse_unknown, settings_again
@@ -403,12 +403,9 @@ class Team(AskTell):
             True
         """
         own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        try:
-            return cls.from_state_dict(read_state(path), env, trust=trust, **own)
-        except ConfigError as error:
-            if error.at != OF_TEAM[1]:
-                raise
-            raise ConfigError(error.message, at=os.fspath(path)) from error
+        state = read_state(path)
+        with located(os.fspath(path)):
+            return cls.from_state_dict(state, env, trust=trust, **own)
 
     @property
     def _required_world(self) -> World:

@@ -60,8 +60,13 @@ class LocalProjection:
     north_m: float
 
     @classmethod
-    def about(cls, degrees: Float[np.ndarray, "n 2"], at: str, lines: Sequence[int] = ()) -> "LocalProjection":
-        """Projection about the middle of places in degrees, from their south-west corner; ``lines`` are for errors."""
+    def about(
+        cls, degrees: Float[np.ndarray, "n 2"], at: str, lines: Sequence[int] = (), file: str = ""
+    ) -> "LocalProjection":
+        """Projection about the middle of places in degrees, from their south-west corner.
+
+        ``lines`` of ``file`` are for errors.
+        """
         # the map may cross the date line: longitudes are on a circle, cut where most of it is empty
         around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
         gaps = np.diff(around, append=around[0] + 360.0)
@@ -77,7 +82,8 @@ class LocalProjection:
             far = int(np.abs(eastward - np.median(eastward)).argmax())  # mistyped, perhaps
             got += f" (the farthest is {degrees[far].tolist()}" + (f", in line {lines[far]})" if lines else ")")
             wanted = f"wanted at most {most}, or coordinates in metres"
-            raise ConfigError(f"got longitudes and latitudes that {got}; {wanted}", at=f"{at}.csv")
+            where = f"{file}: " if file else ""
+            raise ConfigError(f"{where}got longitudes and latitudes that {got}; {wanted}", at=f"{at}.csv")
         east, north = metres.min(axis=0)
         return cls(meridian, float(east), float(north))
 

@@ -276,7 +276,7 @@ def projection_of(
         raise ConfigError(f"{got}; wanted longitudes, to the east: {fix}", at=f"{at}.x")
     if "degrees" in (settings.coordinates, unit):
         _require_degrees(places, lines, pair, settings.csv, at, how)
-        projection = LocalProjection.about(places, at, lines)
+        projection = LocalProjection.about(places, at, lines, settings.csv)
         if settings.coordinates is None:
             taken = f"{x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected to metres"
             about = f"(transverse Mercator about {projection.meridian_deg:.4g}° E)"

@@ -284,6 +284,15 @@ def intact(wanted: str, at: str = "$") -> Generator[None]:
         raise ConfigError(f"got damaged or incomplete data ({error_text(error)}); wanted {wanted}", at=at) from error
 
 
+@contextmanager
+def located(at: object) -> Generator[None]:
+    """Put a location, such as a file, before that of a ConfigError of the block."""
+    try:
+        yield
+    except ConfigError as error:
+        raise type(error)(error.message, at=str(at) if error.at == "$" else f"{at}: {error.at}") from error
+
+
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:
     """HTML table; without a header, the first cell of a row is its label. ``more`` names rows that may be cut off."""
     if more and len(rows) > _MOST_ROWS:

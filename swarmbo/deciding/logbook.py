@@ -294,25 +294,14 @@ class Logbook:
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in outcomes}:
             point = problem.joint({channel: places[channel] for channel in unasked})
-            log = log._with_measurement(point, unasked, news.noise, attached=False)
+            unrequested = News(point, None, unasked, noise=news.noise).evaluation(problem.channels)
+            log = log.with_evaluations(unrequested, attached=False)
         for agent, stop in news.on_the_way:  # unrequested: separate rows
             point = problem.joint({agent: np.array(stop.place)})
-            log = log._with_measurement(point, {agent: stop.outcome}, {agent: stop.noise_std}, attached=True)
+            outcome, std = stop.numbers
+            made = News(point, None, {agent: outcome}, noise={agent: std})
+            log = log.with_evaluations(made.evaluation(problem.channels))
         return log, self.round - 1 if query is None or is_all else query.round
-
-    def _with_measurement(
-        self,
-        point: Float[np.ndarray, " n"],
-        outcomes: Mapping[str, float | None],
-        noise: Mapping[str, float | None],
-        *,
-        attached: bool,
-    ) -> "Logbook":
-        """Add measurements in a field without a query, as a separate row."""
-        factors, noises = ([given.get(c) for c in self.problem.channels] for given in (outcomes, noise))
-        noise_std = np.array([[None, *noises]], dtype=float)
-        data = Dataset(point[None], np.array([np.nan]), np.array([factors], dtype=float), noise_std=noise_std)
-        return self.with_evaluations(data, attached=attached)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """State as plain data and arrays."""

@@ -256,7 +256,8 @@ class OutcomeExchange:
             place = sums[i, layout.place].copy()
             if i >= len(queries):
                 row = self.own.attached[i - len(queries)]
-                log = log.with_evaluations(self._evaluation(self._news(sums[i], place, row), row))
+                news = self._news(sums[i], place, row)
+                log = log.with_evaluations(news.evaluation(self.log.problem.channels, row.round))
                 continue
             query_id = queries[i]
             news = self._news(sums[i], place, self.own.by_query.get(query_id, OwnRow(0)))
@@ -275,12 +276,6 @@ class OutcomeExchange:
         outcomes = {channels[column]: outcome for column, (outcome, _) in pairs.items()}
         noise = {channels[column]: std for column, (_, std) in pairs.items()}
         return News(place, total, outcomes, total_noise, noise)
-
-    def _evaluation(self, news: News, row: OwnRow) -> Dataset:
-        channels, rounds = self.log.problem.channels, None if row.round is None else np.array([row.round])
-        factors = np.array([[news.factors.get(channel, np.nan) for channel in channels]])
-        noise_std = np.array([[news.total_noise, *(news.noise.get(channel, np.nan) for channel in channels)]])
-        return Dataset(news.point[None], np.array([news.total], float), factors, rounds, noise_std=noise_std)
 
     def _outcome_of(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow) -> tuple[float, float]:
         """Outcome and its noise as far as this agent knows them; NaN for a failed outcome, or unknown noise."""

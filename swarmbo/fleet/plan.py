@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.agent import schema
-from swarmbo.boundary import files
-from swarmbo.boundary.values import intact
+from swarmbo.boundary import files, values
 from swarmbo.coordination.plan import has_deadline
 from swarmbo.coordination.tables import Table
 from swarmbo.deciding.setup import Setup, part, refuse_unknown, settings_again
@@ -112,31 +111,28 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """True if decisions have a deadline: the fleet then continues without failed members."""
         return has_deadline(self.setup.coordination)
 
-    def checked(self, at: str = "$") -> "Plan":
+    def checked(self) -> "Plan":
         """Return the plan, or raise a ConfigError if its content is not valid."""
-        try:
-            with intact("a problem and settings as `swarmbo fleet` writes them"):
-                setup = self.setup
-                if self.tables is None:
-                    schema.require_agent_settings(setup)
-        except ConfigError as error:
-            raise ConfigError(str(error), at=at) from error
+        with values.intact("a problem and settings as `swarmbo fleet` writes them"):
+            setup = self.setup
+            if self.tables is None:
+                schema.require_agent_settings(setup)
         agents = setup.problem.agents
         if set(self.endpoints) != {*agents, HUB}:
-            raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
+            raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}")
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
-                raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
+                raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64")
         if self.tables is not None:
-            self.tables.require_fit(setup.problem.graph, f"{at}.tables", is_timed=has_deadline(setup.coordination))
+            self.tables.require_fit(setup.problem.graph, "$.tables", is_timed=has_deadline(setup.coordination))
         if strangers := sorted(set(self.measures) - set(agents)):
-            raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
+            raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at="$.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
         if len(protocols) > 1 or not protocols <= {"tcp", "tls", "quic"}:
-            raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)
+            raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp")
         if protocols == {"tcp"}:
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
-                raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys", at=at)
+                raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys")
         elif self.keys is None:
             raise ConfigError("got none; wanted a folder that `swarmbo fleet keys` made", at="--keys")
         return self
@@ -149,12 +145,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def read(cls, path: Path) -> "Plan":
         """Read and check a plan."""
-        with intact("the plan that `swarmbo fleet` wrote", str(path)):
+        with values.located(path), values.intact("the plan that `swarmbo fleet` wrote"):
             plain = msgspec.json.decode(files.read_regular(path))
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
-                raise ConfigError(f"{path}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
-            plan = msgspec.convert(plain, cls)
-        return plan.checked(str(path))
+                raise ConfigError(f"got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
+            return msgspec.convert(plain, cls).checked()
 
 
 def new_run(name: str, seed: int) -> str:

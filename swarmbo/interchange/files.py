@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swarmbo.boundary.files import open_regular, replacing
+from swarmbo.boundary.values import located
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.networks import problem_of_uai, problem_of_wcsp, uai_of_problem, wcsp_of_problem
 from swarmbo.interchange.problem import TableProblem
@@ -49,10 +50,8 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
     except UnicodeDecodeError as error:
         got = f"got a byte at position {error.start} that is not UTF-8 text"
         raise ConfigError(f"{got}; wanted a text file", at=str(path)) from None
-    try:
+    with located(path):
         return file_format.read(text, path.stem)
-    except ConfigError as error:
-        raise type(error)(error.message, at=str(path) if error.at == "$" else f"{path}: {error.at}") from None
 
 
 def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:

@@ -1,7 +1,7 @@
 """Evaluations and their outcomes, in one table for every kind of team."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,14 @@ class News:
         """Measurement of an agent in a field whose outcome is in ``factors``."""
         place = self.point[problem.columns(agent)]
         return Measurement.of(place, self.factors[agent], self.noise.get(agent, np.nan))
+
+    def evaluation(self, channels: Sequence[str], round_number: float | None = None) -> "Dataset":
+        """The point and its outcomes as one row, without measurements en route."""
+        factors, noise = ([given.get(channel, np.nan) for channel in channels] for given in (self.factors, self.noise))
+        rounds, noise_std = None if round_number is None else np.array([round_number]), [[self.total_noise, *noise]]
+        return Dataset(
+            self.point[None], np.array([self.total], float), np.array([factors]), rounds, noise_std=np.array(noise_std)
+        )
 
     def of(self, channels: Collection[str]) -> "News":
         """News without outcomes and en-route measurements of other channels; the point stays."""
@@ -165,7 +173,10 @@ class Dataset:
 
     @property
     def sums(self) -> Float[np.ndarray, " t"]:
-        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``."""
+        """Totals, or the sums of all channels' outcomes where totals are not known; NaN if unknown or ``barred``.
+
+        Only histories of situations have barred evaluations: there, these are the sums that may be incumbents.
+        """
         sums = np.where(np.isfinite(self.totals), self.totals, self.factors.sum(axis=1))
         return sums if self.barred is None else np.where(self.barred, np.nan, sums)
 

@@ -1,9 +1,11 @@
 """Files of a run: their names, durations of rounds, and a lock that lets only one process write."""
 
+import re
 import stat
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from fnmatch import translate
 from pathlib import Path
 from typing import IO
 
@@ -21,26 +23,25 @@ NETWORK = "network.jsonl"  # network traffic of a fleet in each round
 # names of a fleet's agents that measured with --measure, not in the scenario's world
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
-_FILES = (
-    *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
-    *(ELSEWHERE, NETWORK, "measurements.csv", "measurements.parquet"),
-)
 # written by callbacks
 ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
 RESULTS = "results"  # folder with the outcomes of workers
 FOLDERS = ("figures", EVENTS, RESULTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = [*(f"{name}.{end}" for name in _FIGURES for end in FIGURE_FORMATS), *map("run.{}".format, ANIMATION_FORMATS)]
+_FILES = (
+    *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
+    *(ELSEWHERE, NETWORK, "measurements.csv", "measurements.parquet", ROUNDS, MLFLOW_RUN, LEDGER, CHECKPOINTS, STATES),
+    *(f"{RESULTS}/q*.json", *(f"figures/{name}" for name in _DRAWN)),
+)
+_PATTERNS = (*_FILES, f"{EVENTS}/{EVENT_FILES}", *(name + end for name in (*_FILES, SCENARIO) for end in PARTIALS))
+_IS_WRITTEN = re.compile("|".join(map(translate, _PATTERNS)))
 
 
-def run_files(run: Path) -> Iterator[Path]:
-    """Files, complete or partial, that a run may write into its folder, except the lock and the complete scenario."""
-    names = (*_FILES, ROUNDS, MLFLOW_RUN, LEDGER, *(f"figures/{name}" for name in _DRAWN))
-    numbered = (CHECKPOINTS, STATES, f"{RESULTS}/q*.json")
-    yield from (run / name for name in names)
-    for pattern in (*numbered, *(name + end for name in (*names, *numbered, SCENARIO) for end in PARTIALS)):
-        yield from run.glob(pattern)
-    yield from (run / EVENTS).glob(EVENT_FILES)
+def run_files(run: Path) -> list[Path]:
+    """Files, complete or partial, that a run wrote into its folder, except the lock and the complete scenario."""
+    found = [path for folder in ("", *FOLDERS) for path in (run / folder).glob("*")]
+    return [path for path in found if _IS_WRITTEN.fullmatch(path.relative_to(run).as_posix())]
 
 
 def require_regular(run: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from swarmbo.worlds import FunctionWorld
 TOKEN = "token"
 _SHORTEST_TOKEN = 16
 _MOST_CONNECTIONS = 1024
+IDLE_S = 30  # a connection without a complete request for longer is closed
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,31 @@ def serve(
         app = Application(opened, _token(address.token_file, out / TOKEN, say))
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
-        patient = {"timeout_keep_alive": 30, "timeout_graceful_shutdown": 10}
+        patient = {"timeout_keep_alive": IDLE_S, "timeout_graceful_shutdown": 10}
         config = uvicorn.Config(app, limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
         say(f"swarmbo: serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
-            uvicorn.Server(config).run(sockets=[listening])
+            _closing_idle_connections(uvicorn.Server(config)).run(sockets=[listening])
         say("swarmbo: stopped; the same command goes on from here")
+
+
+def _closing_idle_connections(server: Any) -> Any:
+    """Server that closes idle connections; uvicorn's timeout only counts after a response, and ends at any byte."""
+    on_tick, since = server.on_tick, dict[tuple[Any, Any], float]()
+
+    async def closing(counter: int) -> bool:
+        nonlocal since
+        links, now = server.server_state.connections, time.monotonic()
+        idle = [(link, link.cycle) for link in links if link.cycle is None or link.cycle.response_complete]
+        since = {key: since.get(key, now) for key in idle}
+        for link, cycle in idle:
+            if now - since[link, cycle] > IDLE_S:
+                link.transport.close()
+        return await on_tick(counter)
+
+    server.on_tick = closing
+    return server
 
 
 def _listening_socket(address: Address) -> socket.socket:

@@ -262,7 +262,7 @@ def test_code_that_a_file_names_is_loaded_only_with_trust(tmp_path, monkeypatch)
     name, path = "own_parts_of_a_team", tmp_path / "team.npz"
     joint_team(acquisition={"kind": f"{name}:Shifted", "shift": 2.0}).save(path)
     kept = sys.modules.pop(name)
-    with pytest.raises(ConfigError, match=rf"\$\.acquisition: got '{name}:Shifted', your own code; .* trust=True"):
+    with pytest.raises(ConfigError, match=rf"team\.npz: \$\.acquisition: got '{name}:Shifted', your .* trust=True"):
         sb.Team.load(path)
     assert name not in sys.modules
     sys.modules[name] = kept

@@ -15,7 +15,29 @@ from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.stored_files import Timing, locked
+from swarmbo.runs.stored_files import Timing, locked, run_files
+
+OWN = (
+    *("rounds.jsonl", "timings.jsonl.partial", "checkpoint-000012.npz", "checkpoint-000012.npz.0123abcd.partial"),
+    *("ledger-000003.npz", "scenario.toml.partial", "figures/belief.png", "figures/run.gif.partial"),
+    *("results/q00001.json", "tensorboard/events.out.tfevents.1.host"),
+)
+FOREIGN = (
+    *("scenario.toml", ".lock", "notes.txt", "checkpoint-12.npz", "rounds.jsonl.x.partial", "rounds-jsonl"),
+    *("belief.png", "figures/mine.png", "results/run-1/q00001.json", "tensorboard/notes", "deeper/rounds.jsonl"),
+)
+
+
+def test_files_of_a_run_are_found_in_one_search_of_each_folder(tmp_path, monkeypatch):
+    assert run_files(tmp_path / "none") == []
+    for name in (*OWN, *FOREIGN):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    patterns, search = [], Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: patterns.append(pattern) or search(path, pattern))
+    assert sorted(run_files(tmp_path)) == sorted(tmp_path / name for name in OWN)
+    assert len(patterns) == 4
+
 
 TIMING = Timing(0, 0.0, 0.1, 0.2, 0.3)
 

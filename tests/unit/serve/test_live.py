@@ -1,5 +1,6 @@
 """A real service on loopback with many clients and kills: each query gets one outcome, and nothing is lost."""
 
+import asyncio
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ import pytest
 
 from swarmbo.evaluations.ledger import LEDGER
 from swarmbo.runs import load, load_run
+from swarmbo.serve import server
 from swarmbo.serve.server import Address, _token, open_broker, serve
 
 from .conftest import RunningService
@@ -197,6 +200,41 @@ def test_invalid_addresses_files_and_settings_are_refused(tmp_path, capsys):
     assert "routes" in refused(capsys, "--out", tmp_path / "other", scenario="robots-depot")
     assert "got a policy" in refused(capsys, *out, "--trust", "--set", "policy=mine:Policy")
     assert "got workers" in refused(capsys, *out, "--set", "workers.count=2")
+
+
+def test_idle_connections_are_closed_and_block_no_client(monkeypatch):
+    import uvicorn
+
+    monkeypatch.setattr(server, "IDLE_S", 0.5)
+
+    async def slow(scope, receive, send):
+        await asyncio.sleep(1.5)  # a decision is not idle
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    quiet = {"log_level": "critical", "lifespan": "off", "ws": "none"}
+    config = uvicorn.Config(slow, limit_concurrency=4, timeout_keep_alive=60, **quiet)
+    running = server._closing_idle_connections(uvicorn.Server(config))
+    request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        silent, begun, patient, refused = (socket.create_connection(listening.getsockname(), 10) for _ in range(4))
+        begun.sendall(request[:9])
+        time.sleep(0.2)
+        refused.sendall(request)
+        assert refused.recv(99).startswith(b"HTTP/1.1 503")
+        refused.close()
+        patient.sendall(request)
+        assert [silent.recv(1), begun.recv(1)] == [b"", b""]
+        assert patient.recv(99).startswith(b"HTTP/1.1 200")
+        patient.sendall(request[:9])  # the next request of a connection has to be complete in time, too
+        with suppress(ConnectionResetError):
+            assert patient.recv(99) == b""
+        running.should_exit = True
+        thread.join(10)
+        for link in (silent, begun, patient):
+            link.close()
 
 
 def test_an_empty_token_file_after_a_kill_gets_a_token(tmp_path):

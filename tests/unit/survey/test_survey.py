@@ -384,11 +384,13 @@ def test_mistakes_are_reported_in_one_line(survey, options, message):
         ("lon,lat,ph,sd\n9,48,6,1\n9,49,7,-1\n", "s.csv: line 3, column 'sd': got -1; wanted standard deviations >= 0"),
         (
             "lon,lat,ph\n9,48,6\n\n70,48,5\n9,49,6\n",
-            "of their middle (the farthest is [70.0, 48.0], in line 4); wanted at most 1,2",
+            "s.csv: got longitudes and latitudes that reach 2,260 km east and west of their middle (the farthest is "
+            "[70.0, 48.0], in line 4); wanted at most 1,2",
         ),
         (
             "lon,lat,ph\n9,48,6\n170,48,5\n9,49,6\n",
-            "longitude (the farthest is [170.0, 48.0], in line 3)",
+            "s.csv: got longitudes and latitudes that span 161 degrees of longitude (the farthest is [170.0, 48.0], in "
+            "line 3)",
         ),
     ],
 )
