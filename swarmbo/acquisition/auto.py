@@ -100,7 +100,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     regions, incumbents, restarts, transforms and splits from the history alone.
 
     Args:
-        box: Settings of trust regions.
+        box: Settings of trust regions, except for totals of several factors.
+        box_of_totals: The same for totals of several factors. With a small first region, a search ends in a near peak.
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
@@ -121,9 +122,10 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         True
     """
 
-    for_functions: ClassVar[tuple[str, ...]] = ("box", "restarts", "weight", "n_features")
+    for_functions: ClassVar[tuple[str, ...]] = ("box", "box_of_totals", "restarts", "weight", "n_features")
 
     box: TrustRegion = msgspec.field(default_factory=TrustRegion)
+    box_of_totals: TrustRegion = msgspec.field(default_factory=lambda: TrustRegion(initial=1.0, failures=5))
     restarts: Restarts = msgspec.field(default_factory=Restarts)
     weight: NonNegative = 0.05
     n_features: Even = 512
@@ -200,7 +202,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _region(self, situation: JointSituation, model: Model, share: float = 1.0) -> Box:
         """Trust region for totals, or one with a share of its side."""
         belief, steps, basis = model.belief, situation.steps(), situation.basis()
-        box = self._box(_patience(belief.hyperparameters.total_noise_variance))
+        box = _patient(self.box_of_totals, _patience(belief.hyperparameters.total_noise_variance))
         # untransformed totals are also searched globally, and such points do not count as steps of the trust region
         places = _places(situation, belief) if model.warp.kind == "none" else None
         state = box.state(_seen(belief, situation), steps=steps, places=places, basis=basis)
@@ -292,7 +294,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         """Trust region of one factor since its last restart; at some turns everywhere, to find a higher peak."""
         belief, since = model.belief, model.learned.restarted_at
         hyper, places = belief.hyperparameters, _places(situation, belief)
-        box = self._box(max(_PATIENCE_OF_ONE, _patience(max(hyper.noise_variances))))
+        box = _patient(self.box, max(_PATIENCE_OF_ONE, _patience(max(hyper.noise_variances))))
         state = box.state(
             _seen(belief, situation)[since:],
             n_initial=self.restarts.fresh if since else 0,  # first points after a restart do not count
@@ -314,9 +316,6 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             little = max(little, _LITTLE_IN_NOISE * math.sqrt(noise) * hyper.scales[0])
         (here,) = _potentials(situation, belief, near).values()
         return everywhere if here <= little else near
-
-    def _box(self, patience: int) -> TrustRegion:
-        return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
         """Number of evaluations before the last restart with one factor, possibly now; none while it may be split."""
@@ -355,7 +354,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
             for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
                 index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]) & belief.eligible, mean, np.nan)
-                box = self._box(_patience(belief.hyperparameters.noise_variances[index]))
+                box = _patient(self.box, _patience(belief.hyperparameters.noise_variances[index]))
                 steps, basis = situation.steps(factor), situation.basis()
                 state = box.state(seen, steps=steps, places=places[:, columns], gain=_GAIN, basis=basis)
                 is_due = state.idle >= _STALLED * box.failures and situation.round % _PERIOD == 0
@@ -392,6 +391,10 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     seen = belief.eligible & ~situation.history.awaited.any(axis=1)
     # NaN marks unknown and pending outcomes, which are not failures of the region
     return np.where(seen, belief.posterior_mean(belief.X) if seen.any() else belief.totals, np.nan)
+
+
+def _patient(box: TrustRegion, patience: int) -> TrustRegion:
+    return msgspec.structs.replace(box, failures=patience * box.failures)
 
 
 def _patience(noise_variance: float) -> int:

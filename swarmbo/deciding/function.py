@@ -257,7 +257,7 @@ class FunctionLearner:
         ``safe`` (``Near.first_safe``). Log and seed determine it.
 
         The point keeps constraints, no_go and the step box. If possible it then, in the order of preference:
-        meets requirements of success and learned limits; repeats no evaluated point; repeats no pending one. Where this
+        repeats no evaluated point; repeats no pending one; meets requirements of success and learned limits. Where this
         needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
         chosen. Real numbers and fine grids change by small random steps.
         """
@@ -378,14 +378,14 @@ class FunctionLearner:
 
 
 def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: Rules) -> Float[np.ndarray, "k n"]:
-    """Best of some points, compared in this order: no violation of requirements or limits, fewest broken rules on
-    evaluated points, then on pending points, least violation. None if ``U`` equals the best in all but the last.
+    """Best of some points, compared in this order: fewest broken rules on evaluated points, then on pending points, no
+    violation of requirements or limits, least violation. None if ``U`` equals the best in all but the last.
     """
     points = np.vstack([U, points])
     lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
     for rule in rules:
         repeats[int(rule.are_pending)] += rule.are_broken_by(points)
-    ranks = np.column_stack([lacks > 0.0, *repeats, lacks])
+    ranks = np.column_stack([*repeats, lacks > 0.0, lacks])
     best = np.array(min(ranks.tolist()))
     return points[(ranks == best).all(axis=1)] if (best[:3] != ranks[0, :3]).any() else points[:0]
 

@@ -127,6 +127,21 @@ def test_if_all_new_points_of_a_grid_probably_break_a_limit_those_that_break_it_
     assert {query.point["x"] for query in team.ask(3)} == {0, 1, 3}
 
 
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_choices_that_probably_fail_are_asked_rather_than_known_or_pending_ones(is_limited):
+    space = {"u": sb.Categorical([*"pqr"]), "v": sb.Integer(0, 2), "w": sb.Categorical([*"abcdefg"]), "x": sb.Integer(0, 1)}
+    limits = {"load": (None, 0.6)} if is_limited else {}
+    team = sb.Team(None, space, limits=limits, initial=4, seed=0)
+    known = [("r", 2, "e", 1), ("p", 2, "e", 1), ("q", 1, "a", 0), ("p", 2, "d", 1)]
+    for n, values in enumerate(known):
+        told: dict[str, Any] = {"load": 0.5 if n == 3 else 0.9} if is_limited else {}
+        outcome = float(n) if is_limited or n == 3 else None
+        team.attach([{**dict(zip(space, values, strict=True)), "total": outcome, **told}])
+    asked = {tuple(query.point.values()) for query in team.ask(6)}
+    assert len(asked) == 6
+    assert not asked & {*known}
+
+
 def test_safe_settings_of_a_grid_probably_keep_learned_limits():
     near: dict[str, Any] = {"start": {"x": 2, "y": 2}, "step_limit": 3, "safe": {"share": 0.5}}
     team = sb.Team(None, GRID, limits={"load": (None, 11.0)}, coordination=QUICK, seed=0, **near)
