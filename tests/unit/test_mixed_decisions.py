@@ -129,7 +129,12 @@ def test_if_all_new_points_of_a_grid_probably_break_a_limit_those_that_break_it_
 
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_choices_that_probably_fail_are_asked_rather_than_known_or_pending_ones(is_limited):
-    space = {"u": sb.Categorical([*"pqr"]), "v": sb.Integer(0, 2), "w": sb.Categorical([*"abcdefg"]), "x": sb.Integer(0, 1)}
+    space = {
+        "u": sb.Categorical([*"pqr"]),
+        "v": sb.Integer(0, 2),
+        "w": sb.Categorical([*"abcdefg"]),
+        "x": sb.Integer(0, 1),
+    }
     limits = {"load": (None, 0.6)} if is_limited else {}
     team = sb.Team(None, space, limits=limits, initial=4, seed=0)
     known = [("r", 2, "e", 1), ("p", 2, "e", 1), ("q", 1, "a", 0), ("p", 2, "d", 1)]

@@ -802,7 +802,7 @@ def test_the_highest_of_three_peaks_of_two_variables_is_found_in_thirty_evaluati
 
 @pytest.mark.thorough
 def test_a_rugged_sum_told_by_totals_is_not_left_in_a_near_peak() -> None:
-    """Levy's function over a chain, moved by each seed: the mean regret is 5.1, and 8.9 in a region of first side 0.4."""
+    """Levy's function over a chain, moved by each seed: the mean regret is 5.1; with a first side of 0.4, 8.9."""
     n, regrets = 8, []
     graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n - 1)})
     for seed in range(500, 508):
