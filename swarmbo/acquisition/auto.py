@@ -101,13 +101,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     Args:
         box: Settings of trust regions, except for totals of several factors.
-        box_of_totals: The same for totals of several factors. With a small first region, a search ends in a near peak.
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, >= 0; it is multiplied by sqrt(d log 2t) for a
             factor of d variables after t evaluations. Bounds of totals that do not alternate with draws have 4 times
             this weight, and so have bold bounds of single factors with shared variables. Without a time axis, the
             weight of these is also multiplied by sqrt(32 / n) for n > 32 and by 1 + 0.3 p for p pending points.
         n_features: Number of random features of each factor's prior draw, even, >= 2.
+        box_of_totals: Trust regions for totals of several factors. A small first region ends in a near peak.
 
     These settings are for functions. The settings for fields are those of ``ChainAcquisition``.
 
@@ -122,13 +122,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         True
     """
 
-    for_functions: ClassVar[tuple[str, ...]] = ("box", "box_of_totals", "restarts", "weight", "n_features")
+    for_functions: ClassVar[tuple[str, ...]] = ("box", "restarts", "weight", "n_features", "box_of_totals")
 
     box: TrustRegion = msgspec.field(default_factory=TrustRegion)
-    box_of_totals: TrustRegion = msgspec.field(default_factory=lambda: TrustRegion(initial=1.0, failures=5))
     restarts: Restarts = msgspec.field(default_factory=Restarts)
     weight: NonNegative = 0.05
     n_features: Even = 512
+    box_of_totals: TrustRegion = msgspec.field(default_factory=lambda: TrustRegion(initial=1.0, failures=5))
 
     def in_field(self, aim: Goal, *, priced: bool) -> ChainAcquisition:
         """Acquisition that suits a field, with the same settings.

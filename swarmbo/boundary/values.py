@@ -290,7 +290,7 @@ def located(at: object) -> Generator[None]:
     try:
         yield
     except ConfigError as error:
-        raise type(error)(error.message, at=str(at) if error.at == "$" else f"{at}: {error.at}") from error
+        raise type(error)(error.message, at=str(at) if error.at == "$" else f"{at}: {error.at}") from error.__cause__
 
 
 def html_table(title: str, rows: Sequence[Sequence[object]], header: Sequence[str] = (), more: str = "") -> str:

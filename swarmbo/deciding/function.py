@@ -257,9 +257,9 @@ class FunctionLearner:
         ``safe`` (``Near.first_safe``). Log and seed determine it.
 
         The point keeps constraints, no_go and the step box. If possible it then, in the order of preference:
-        repeats no evaluated point; repeats no pending one; meets requirements of success and learned limits. Where this
-        needs other values on grids, those with the largest expected improvement or, without a model, the nearest are
-        chosen. Real numbers and fine grids change by small random steps.
+        repeats no evaluated point; repeats no pending one; meets requirements of success and learned limits; repeats no
+        pending values of a factor. Where this needs other values on grids, those with the largest expected improvement
+        or, without a model, the nearest are chosen. Real numbers and fine grids change by small random steps.
         """
         problem, box = self.setup.problem, judge.box
         U = problem.nearest_allowed(np.clip(U, 0.0, 1.0))
@@ -378,16 +378,18 @@ class FunctionLearner:
 
 
 def _preferred(U: Point, points: Float[np.ndarray, "m n"], judge: Judge, rules: Rules) -> Float[np.ndarray, "k n"]:
-    """Best of some points, compared in this order: fewest broken rules on evaluated points, then on pending points, no
-    violation of requirements or limits, least violation. None if ``U`` equals the best in all but the last.
+    """Best of some points, compared in this order: fewest broken rules on evaluated points, on pending points, no
+    violation of requirements or limits, fewest broken rules on pending values of factors, least violation. None if
+    ``U`` equals the best in all but the last.
     """
     points = np.vstack([U, points])
-    lacks, repeats = judge.lacks(points), np.zeros((2, len(points)))
+    lacks, (evaluated, pending, of_factors) = judge.lacks(points), np.zeros((3, len(points)))
     for rule in rules:
-        repeats[int(rule.are_pending)] += rule.are_broken_by(points)
-    ranks = np.column_stack([*repeats, lacks > 0.0, lacks])
+        repeats = evaluated if not rule.are_pending else pending if len(rule.columns) == len(U) else of_factors
+        repeats += rule.are_broken_by(points)
+    ranks = np.column_stack([evaluated, pending, lacks > 0.0, of_factors, lacks])
     best = np.array(min(ranks.tolist()))
-    return points[(ranks == best).all(axis=1)] if (best[:3] != ranks[0, :3]).any() else points[:0]
+    return points[(ranks == best).all(axis=1)] if (best[:-1] != ranks[0, :-1]).any() else points[:0]
 
 
 def _moved(u: Point, steps: tuple[float, float], growth: float, rng: np.random.Generator) -> Point:

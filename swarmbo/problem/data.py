@@ -66,9 +66,8 @@ class News:
         """The point and its outcomes as one row, without measurements en route."""
         factors, noise = ([given.get(channel, np.nan) for channel in channels] for given in (self.factors, self.noise))
         rounds, noise_std = None if round_number is None else np.array([round_number]), [[self.total_noise, *noise]]
-        return Dataset(
-            self.point[None], np.array([self.total], float), np.array([factors]), rounds, noise_std=np.array(noise_std)
-        )
+        outcomes = np.array([self.total], float), np.array([factors], float)
+        return Dataset(self.point[None], *outcomes, rounds, noise_std=np.array(noise_std, float))
 
     def of(self, channels: Collection[str]) -> "News":
         """News without outcomes and en-route measurements of other channels; the point stays."""

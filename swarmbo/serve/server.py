@@ -88,7 +88,7 @@ def serve(
         tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "ws": "none"}
         patient = {"timeout_keep_alive": IDLE_S, "timeout_graceful_shutdown": 10}
-        config = uvicorn.Config(app, limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
+        config = uvicorn.Config(app, http="h11", limit_concurrency=_MOST_CONNECTIONS, **tls, **quiet, **patient)
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
         say(f"swarmbo: serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
         with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
@@ -103,7 +103,8 @@ def _closing_idle_connections(server: Any) -> Any:
     async def closing(counter: int) -> bool:
         nonlocal since
         links, now = server.server_state.connections, time.monotonic()
-        idle = [(link, link.cycle) for link in links if link.cycle is None or link.cycle.response_complete]
+        cycles = [(link, link.cycle) for link in links]
+        idle = [(link, of) for link, of in cycles if of is None or of.response_complete or of.more_body]
         since = {key: since.get(key, now) for key in idle}
         for link, cycle in idle:
             if now - since[link, cycle] > IDLE_S:

@@ -147,6 +147,15 @@ def test_choices_that_probably_fail_are_asked_rather_than_known_or_pending_ones(
     assert not asked & {*known}
 
 
+def test_pending_values_of_one_factor_are_asked_again_rather_than_values_that_probably_fail():
+    graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+    space = {"x": sb.Categorical(["good", "bad"]), "y": sb.Integer(0, 99)}
+    team = sb.Team(graph, space, outcomes="per-factor", initial=2, seed=0)
+    for y in range(0, 100, 10):
+        team.attach([{"x": "bad", "y": y, "f": None, "g": None}, {"x": "good", "y": y + 1, "f": 1.0, "g": 1.0 + y}])
+    assert [query.point["x"] for query in team.ask(4)] == ["good"] * 4
+
+
 def test_safe_settings_of_a_grid_probably_keep_learned_limits():
     near: dict[str, Any] = {"start": {"x": 2, "y": 2}, "step_limit": 3, "safe": {"share": 0.5}}
     team = sb.Team(None, GRID, limits={"load": (None, 11.0)}, coordination=QUICK, seed=0, **near)
